@@ -23,8 +23,8 @@
 
 namespace zp {
 
-/// Tokens of a block: the unit of hashing and reuse, and the granularity of KvExtent.
-inline constexpr int32_t kBlockTokens = 16;
+/// KvExtent lengths are multiples of this many tokens (the cache's blocks are).
+inline constexpr int32_t kExtentGranule = 16;
 
 /// A weight matrix [n, k] in the backend's own layout.
 struct PackedMatrix {
@@ -77,7 +77,7 @@ struct RopeArgs {
   TensorView v;  // [T, G, D] A
 };
 
-/// Contiguous keys and values of one layer: [tokens, G, D] A each. `tokens` is a multiple of kBlockTokens.
+/// Contiguous keys and values of one layer: [tokens, G, D] A each. `tokens` is a multiple of kExtentGranule.
 struct KvExtent {
   const std::byte* k = nullptr;
   const std::byte* v = nullptr;

@@ -67,7 +67,8 @@ class Qwen3Moe final : public Family {
     shape.head_dim = dividable ? config.count("head_dim", shape.hidden / shape.query_heads) : config.count("head_dim");
     shape.vocabulary = config.count("vocab_size");
     shape.max_positions = config.count("max_position_embeddings");
-    shape.experts = config.count("num_experts");
+    // transformers 5 writes num_local_experts, transformers 4 and the published checkpoints num_experts.
+    shape.experts = config.has("num_local_experts") ? config.count("num_local_experts") : config.count("num_experts");
     shape.experts_per_token = config.count("num_experts_per_tok");
     shape.expert_intermediate = config.count("moe_intermediate_size");
     shape.dense_intermediate = config.count("intermediate_size", 0);

@@ -28,9 +28,16 @@ if(NOT CMAKE_CUDA_COMPILER)
   return()
 endif()
 
+enable_language(CUDA)
+# CMake learnt only after 3.25 (Debian 12) that nvcc 12 and later know C++20.
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  list(APPEND CMAKE_CUDA_COMPILE_FEATURES cuda_std_20)
+endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-enable_language(CUDA)
+set(CMAKE_CUDA_EXTENSIONS OFF)
 # A toolkit or wheels' folder given here is searched before the system, for machines with several versions.
 set(ZP_NVIDIA_WHEELS "" CACHE PATH "The nvidia/ folder of a Python's site-packages, whose libraries are preferred")
 find_package(CUDAToolkit REQUIRED)

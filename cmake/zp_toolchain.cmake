@@ -22,7 +22,7 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/lib")
 if(ZP_SANITIZE)
   # Undefined behaviour must end the program, or a test that meets it would still pass.
   add_compile_options(-fsanitize=${ZP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  add_link_options($<HOST_LINK:-fsanitize=${ZP_SANITIZE}>)
+  add_link_options(-fsanitize=${ZP_SANITIZE})
 endif()
 
 find_program(CCACHE_PROGRAM ccache)

@@ -22,9 +22,7 @@ TEST(Error, FailThrowsTheCodeAndTheFormattedMessage) {
   FAIL() << "fail() returned";
 }
 
-TEST(Error, IsCaughtAsAStandardException) {
-  EXPECT_THROW(fail(ErrorCode::kIo, "disk full"), std::runtime_error);
-}
+TEST(Error, IsCaughtAsAStandardException) { EXPECT_THROW(fail(ErrorCode::kIo, "disk full"), std::runtime_error); }
 
 TEST(Error, MessageMayHoldBracesFromUserInput) {
   const std::string user_input = "{not a format}";

@@ -64,4 +64,4 @@ echo "Installing$missing"
 $as_root apt-get update -qq || echo "$0: apt-get update failed; trying with the lists that are there" >&2
 # shellcheck disable=SC2086
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-  -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 $missing
+  -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 $missing

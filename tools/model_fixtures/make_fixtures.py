@@ -70,7 +70,8 @@ def make_case(folder: Path, options: dict, dtype: str, shard: str | None) -> Non
     model.save_pretrained(folder, max_shard_size=shard or "5GB")
     (folder / "generation_config.json").unlink(missing_ok=True)
 
-    reference = model.to(torch.float32).eval()
+    # Loaded anew: model.to(bfloat16) rounds the rotary frequencies too, which no checkpoint does.
+    reference = Qwen3MoeForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     sequences = []
     with torch.no_grad():
         for length in LENGTHS:

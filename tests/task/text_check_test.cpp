@@ -31,7 +31,9 @@ TEST(TextCheck, StripsAsciiWhitespaceOnly) {
 }
 
 TEST(TextCheck, ExcerptsHideControlCharactersAndInvalidBytes) {
-  EXPECT_EQ(quote_excerpt("a\x1B[0m\n\x7Fz\xFF"), "'a?[0m?" "?z?'");
+  EXPECT_EQ(quote_excerpt("a\x1B[0m\n\x7Fz\xFF"),
+            "'a?[0m?"
+            "?z?'");
   EXPECT_EQ(quote_excerpt("caf\xC3\xA9"), "'caf\xC3\xA9'");
 }
 

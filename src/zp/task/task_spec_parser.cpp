@@ -66,7 +66,7 @@ class SpecParser final {
       spec_.choices = {{.value = "true", .kind = ScalarKind::kBool, .description = {}},
                        {.value = "false", .kind = ScalarKind::kBool, .description = {}}};
       if (root["choices"])
-        problems_.add(root["choices"], "choices", "a predicate has none: its answers are true and false");
+        problems_.add(key_node(root, "choices"), "choices", "a predicate has none: its answers are true and false");
     } else if (form == TaskForm::kChoice) {
       read_choices(root);
     }
@@ -97,6 +97,15 @@ class SpecParser final {
     }
   }
 
+  /// The key's own node, whose line a problem with its value names: an empty value's line is the next token's. The
+  /// mapping if it lacks the key.
+  static YAML::Node key_node(const YAML::Node& map, const std::string& key) {
+    for (const auto& entry : map) {
+      if (entry.first.IsScalar() && entry.first.Scalar() == key) return entry.first;
+    }
+    return map;
+  }
+
   /// A scalar that is not blank; anything else is a problem. `map` must be a mapping.
   std::optional<std::string> read_text(const YAML::Node& map, const std::string& key, Need need) {
     const YAML::Node node = map[key];
@@ -105,11 +114,11 @@ class SpecParser final {
       return std::nullopt;
     }
     if (!node.IsScalar()) {
-      problems_.add(node, key, fmt::format("must be text, but is {}", type_name(node)));
+      problems_.add(key_node(map, key), key, fmt::format("must be text, but is {}", type_name(node)));
       return std::nullopt;
     }
     if (strip_whitespace(node.Scalar()).empty()) {
-      problems_.add(node, key, fmt::format("must not be blank, but is {}", quote_excerpt(node.Scalar())));
+      problems_.add(key_node(map, key), key, fmt::format("must not be blank, but is {}", quote_excerpt(node.Scalar())));
       return std::nullopt;
     }
     return node.Scalar();
@@ -120,7 +129,8 @@ class SpecParser final {
     if (form == "predicate") return spec_.form = TaskForm::kPredicate;
     if (form == "choice") return spec_.form = TaskForm::kChoice;
     if (form)
-      problems_.add(root["form"], "form", fmt::format("must be predicate or choice, but is {}", quote_excerpt(*form)));
+      problems_.add(key_node(root, "form"), "form",
+                    fmt::format("must be predicate or choice, but is {}", quote_excerpt(*form)));
     return std::nullopt;
   }
 
@@ -130,7 +140,7 @@ class SpecParser final {
     try {
       spec_.input = InputTemplate::parse(*text);
     } catch (const Error& error) {
-      problems_.add(root["input"], "input", error.what());
+      problems_.add(key_node(root, "input"), "input", error.what());
     }
   }
 
@@ -141,11 +151,11 @@ class SpecParser final {
       return;
     }
     if (!list.IsSequence()) {
-      problems_.add(list, "choices", fmt::format("must be a list, but is {}", type_name(list)));
+      problems_.add(key_node(root, "choices"), "choices", fmt::format("must be a list, but is {}", type_name(list)));
       return;
     }
     if (list.size() < kMinChoices || list.size() > kMaxChoices) {
-      problems_.add(list, "choices",
+      problems_.add(key_node(root, "choices"), "choices",
                     fmt::format("there are {}; the limits are {} to {}", list.size(), kMinChoices, kMaxChoices));
       return;
     }
@@ -187,7 +197,7 @@ class SpecParser final {
     const YAML::Node description = item["description"];
     if (!choice || !description) return choice;
     if (!description.IsScalar() || strip_whitespace(description.Scalar()).empty()) {
-      problems_.add(description, where + ".description",
+      problems_.add(key_node(item, "description"), where + ".description",
                     fmt::format("must be text, but is {}", description.IsScalar() ? "blank" : type_name(description)));
       return choice;
     }

@@ -39,7 +39,7 @@ class ModelUnderTest final {
         limits_{.tokens = 2048,
                 .chunk_tokens = options.chunk_tokens,
                 .head_rows = 8,
-                .candidates = int64_t{64} * files_.shape().vocabulary},
+                .candidates = int64_t{3} * files_.shape().vocabulary},
         ops_(make_ops(*device_, {.activation = options.activation,
                                  .reference = options.reference,
                                  .limits = {.moe_tokens = limits_.chunk_tokens,

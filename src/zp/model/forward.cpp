@@ -84,8 +84,6 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
   const auto tokens = static_cast<int64_t>(step.ids.size());
   ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
-  ZP_CHECK(static_cast<int64_t>(step.candidates.size()) <= limits_.candidates, "{} candidates, planned for {}",
-           step.candidates.size(), limits_.candidates);
   const int32_t layers = parts_.shape.layers;
   std::vector<LayerMetadata> metadata;
   for (int32_t l = 0; l < layers; ++l) metadata.push_back(metadata_of(step, l));
@@ -229,45 +227,53 @@ void Forward::feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t
                    .out = delta});
 }
 
+// Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites them.
 void Forward::output_head(Stream& stream, const ForwardStep& step, ForwardResult& result) {
-  const Activations& a = *activations_;
-  Ops& ops = parts_.ops;
   const auto rows = static_cast<int64_t>(step.head_rows.size());
   result.logits.resize(step.candidates.size());
   result.log_sum_exp.resize(step.head_rows.size());
-  std::vector<std::vector<int64_t>> offsets;  // per part, rebased to its first candidate
-  for (int64_t begin = 0; begin < rows; begin += limits_.head_rows) {
-    const int64_t count = std::min(limits_.head_rows, rows - begin);
-    const int64_t first = step.candidate_offsets[static_cast<size_t>(begin)];
-    const int64_t candidates = step.candidate_offsets[static_cast<size_t>(begin + count)] - first;
-    std::vector<int64_t>& rebased = offsets.emplace_back();
-    for (int64_t r = begin; r <= begin + count; ++r)
-      rebased.push_back(step.candidate_offsets[static_cast<size_t>(r)] - first);
-    const TensorView residual = a.head_residual.view().rows(0, count);
-    const TensorView normed = a.head_normed.view().rows(0, count);
-    const TensorView logits = a.logits.view().rows(first, candidates);
-    const TensorView log_sum_exp = a.log_sum_exp.view().rows(0, count);
-    ops.gather_rows(stream,
-                    {.x = a.residual.view(),
-                     .rows = std::span(step.head_rows).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
-                     .out = residual});
-    ops.residual_norm(stream, {.residual = residual,
-                               .delta = {},
-                               .weight = parts_.weights.final_norm.view(),
-                               .eps = static_cast<float>(parts_.shape.norm_eps),
-                               .out = normed});
-    ops.head(
-        stream,
-        {.x = normed,
-         .weight = &parts_.weights.head,
-         .offsets = rebased,
-         .candidates = std::span(step.candidates).subspan(static_cast<size_t>(first), static_cast<size_t>(candidates)),
-         .logits = logits,
-         .log_sum_exp = log_sum_exp});
-    stream.copy(result.logits.data() + first, logits.data(), logits.size_bytes());
-    stream.copy(result.log_sum_exp.data() + begin, log_sum_exp.data(), log_sum_exp.size_bytes());
+  std::vector<std::vector<int64_t>> rebased;  // each part's offsets, from its first candidate on; live until the end
+  for (int64_t begin = 0; begin < rows;) {
+    const std::span<const int64_t> offsets = std::span(step.candidate_offsets).subspan(static_cast<size_t>(begin));
+    int64_t count = 1;
+    while (count < std::min(limits_.head_rows, rows - begin) &&
+           offsets[static_cast<size_t>(count) + 1] - offsets[0] <= limits_.candidates)
+      ++count;
+    std::vector<int64_t>& part = rebased.emplace_back();
+    for (int64_t r = 0; r <= count; ++r) part.push_back(offsets[static_cast<size_t>(r)] - offsets[0]);
+    head_part(stream, step, {begin, count}, part);
+    stream.copy(result.logits.data() + offsets[0], activations_->logits.view().data(),
+                static_cast<size_t>(part.back()) * sizeof(float));
+    stream.copy(result.log_sum_exp.data() + begin, activations_->log_sum_exp.view().data(),
+                static_cast<size_t>(count) * sizeof(float));
+    begin += count;
   }
-  stream.synchronize();  // the rebased offsets live in this frame
+  stream.synchronize();
+}
+
+void Forward::head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets) {
+  const Activations& a = *activations_;
+  Ops& ops = parts_.ops;
+  const int64_t candidates = offsets.back();
+  ZP_CHECK(candidates <= limits_.candidates, "{} candidates, planned for {}", candidates, limits_.candidates);
+  const auto first_row = static_cast<size_t>(rows.begin);
+  const auto first_candidate = static_cast<size_t>(step.candidate_offsets[first_row]);
+  const TensorView residual = a.head_residual.view().rows(0, rows.count);
+  const TensorView normed = a.head_normed.view().rows(0, rows.count);
+  ops.gather_rows(stream, {.x = a.residual.view(),
+                           .rows = std::span(step.head_rows).subspan(first_row, static_cast<size_t>(rows.count)),
+                           .out = residual});
+  ops.residual_norm(stream, {.residual = residual,
+                             .delta = {},
+                             .weight = parts_.weights.final_norm.view(),
+                             .eps = static_cast<float>(parts_.shape.norm_eps),
+                             .out = normed});
+  ops.head(stream, {.x = normed,
+                    .weight = &parts_.weights.head,
+                    .offsets = offsets,
+                    .candidates = std::span(step.candidates).subspan(first_candidate, static_cast<size_t>(candidates)),
+                    .logits = a.logits.view().rows(0, candidates),
+                    .log_sum_exp = a.log_sum_exp.view().rows(0, rows.count)});
 }
 
 }  // namespace zp

@@ -63,7 +63,7 @@ struct ForwardLimits {
   int64_t tokens = 0;        ///< T: fresh tokens of a step
   int64_t chunk_tokens = 0;  ///< tokens that everything but attention works on at a time
   int64_t head_rows = 0;     ///< rows of the output head at a time
-  int64_t candidates = 0;    ///< candidates of all head rows of a step
+  int64_t candidates = 0;    ///< candidates at a time; the most that one head row may have
 };
 
 /// Runs steps of one rank. Owned and called by the rank's thread alone.
@@ -90,6 +90,10 @@ class Forward final {
  private:
   struct Activations;
   struct LayerMetadata;
+  struct RowRange {
+    int64_t begin = 0;
+    int64_t count = 0;
+  };
 
   void embed(Stream& stream, const ForwardStep& step);
   void project(Stream& stream, const ForwardStep& step, int32_t layer, int64_t begin, int64_t count, bool add_delta);
@@ -97,6 +101,7 @@ class Forward final {
   void feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t count,
                     std::span<const std::byte* const> experts);
   void output_head(Stream& stream, const ForwardStep& step, ForwardResult& result);
+  void head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets);
   [[nodiscard]] LayerMetadata metadata_of(const ForwardStep& step, int32_t layer) const;
 
   Parts parts_;

@@ -36,9 +36,9 @@ row() {
     function percent(value) { return value == "" ? "-" : sprintf("%.1f %%", 100 * value) }
     BEGIN {
       printf format, task, items, percent(accuracy), percent(majority),
-        seconds > 0 ? sprintf("%.1f", items / seconds) : "-",
-        tokens_per_s == "" ? "-" : sprintf("%.0f", tokens_per_s),
-        prompt > 0 ? sprintf("%.1f %%", 100 * cached / prompt) : "-"
+        (seconds > 0 ? sprintf("%.1f", items / seconds) : "-"),
+        (tokens_per_s == "" ? "-" : sprintf("%.0f", tokens_per_s)),
+        (prompt > 0 ? sprintf("%.1f %%", 100 * cached / prompt) : "-")
     }'
 }
 

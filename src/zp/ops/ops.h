@@ -116,8 +116,10 @@ struct StoreKvArgs {
   std::span<const KvStore> stores;
 };
 
-/// Softmax over E in f32, then the k most probable experts in falling order; equal probabilities: lower id first.
-/// `normalize` divides the k weights by their sum (norm_topk_prob).
+/// The k experts with the largest logits, in falling order; equal logits: lower id first; NaN ranks as -infinity, so
+/// ids are always valid and distinct. Weights are their probabilities in the softmax over all E, in f32; `normalize`
+/// divides them by their sum (norm_topk_prob). Ranking logits, not probabilities, makes the choice independent of how a
+/// backend computes exp: two logits may round to one probability.
 struct RouteArgs {
   ConstTensorView logits;  // [T, E] f32
   bool normalize = false;
@@ -126,7 +128,8 @@ struct RouteArgs {
 };
 
 /// out[t] = sum over j of weights[t, j] * down(silu(gate(x[t])) * up(x[t])) of expert ids[t, j], summed in the order
-/// of j. The inner product silu * up is rounded to A.
+/// of j. The inner product silu * up is rounded to A. The experts of one token are distinct; the blob of an expert that
+/// no token is routed to may be null.
 struct MoeArgs {
   ConstTensorView x;                          // [T, H] A
   ConstTensorView ids;                        // [T, k] i32

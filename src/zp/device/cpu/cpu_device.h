@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "zp/base/bounded_queue.h"
-#include "zp/device/cpu/thread_pool.h"
+#include "zp/base/thread_pool.h"
 #include "zp/device/device.h"
 
 namespace zp::cpu {

@@ -1,12 +1,12 @@
 // A fixed set of threads that share out a range of indices.
-#include "zp/device/cpu/thread_pool.h"
+#include "zp/base/thread_pool.h"
 
 #include <atomic>
 #include <exception>
 
 #include "zp/base/check.h"
 
-namespace zp::cpu {
+namespace zp {
 
 struct ThreadPool::Job {
   const std::function<void(int64_t, int32_t)>* body = nullptr;
@@ -81,4 +81,4 @@ void ThreadPool::work(int32_t thread) {
   }
 }
 
-}  // namespace zp::cpu
+}  // namespace zp

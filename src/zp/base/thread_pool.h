@@ -1,4 +1,4 @@
-// How one CPU rank spreads an operation over cores: a fixed set of threads that share out a range of indices.
+// How work is spread over cores: a fixed set of threads that share out a range of indices.
 #pragma once
 
 #include <condition_variable>
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-namespace zp::cpu {
+namespace zp {
 
-/// parallel_for() may be called by one thread at a time (the stream's). Indices are handed out dynamically, so results
+/// parallel_for() may be called by one thread at a time. Indices are handed out dynamically, so results
 /// must not depend on which thread runs an index. The calling thread works too.
 class ThreadPool final {
  public:
@@ -41,4 +41,4 @@ class ThreadPool final {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace zp::cpu
+}  // namespace zp

@@ -35,8 +35,8 @@ Answer make_answer(const Segment& segment, std::span<const float> logits, float 
 Dispatcher::Dispatcher(const EngineSetup& setup, const ModelFiles& files, const Clock& clock)
     : clock_(clock), max_pending_(setup.scheduler.queue_max), scheduler_(setup.scheduler, files.shape(), clock) {
   for (const RankSpec& spec : setup.ranks)
-    ranks_.push_back(std::make_unique<Rank>(
-        spec, files, clock, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
+    ranks_.push_back(std::make_unique<Rank>(spec, files, clock,
+                                            [this](StepReport report) { (void)commands_.push(std::move(report)); }));
   stats_.device = ranks_.front()->device_description();
   stats_.operations = ranks_.front()->ops_description();
   stats_.experts = ranks_.front()->experts_description();
@@ -139,8 +139,8 @@ void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& r
     if (!requests_.contains(segment.request)) continue;  // cancelled while the step ran
     const auto first = static_cast<size_t>(step.candidate_offsets[i]);
     const auto last = static_cast<size_t>(step.candidate_offsets[i + 1]);
-    finish(segment.request, make_answer(segment, std::span(result.logits).subspan(first, last - first),
-                                        result.log_sum_exp[i]));
+    finish(segment.request,
+           make_answer(segment, std::span(result.logits).subspan(first, last - first), result.log_sum_exp[i]));
   }
 }
 
@@ -194,7 +194,8 @@ void Dispatcher::fail_all(const Failure& failure) {
   // Submissions that were accepted but not yet taken in.
   while (std::optional<Command> command = commands_.try_pop()) {
     if (auto* submission = std::get_if<Submission>(&*command)) {
-      requests_.emplace(submission->id, Pending{.tokens = {}, .candidates = {}, .callback = std::move(submission->callback)});
+      requests_.emplace(submission->id,
+                        Pending{.tokens = {}, .candidates = {}, .callback = std::move(submission->callback)});
       finish(submission->id, failure);
     }
   }

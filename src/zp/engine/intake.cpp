@@ -23,8 +23,8 @@ CheckedRequest Intake::check(const Request& request) const {
   if (length > limits_.max_request_tokens)
     fail(ErrorCode::kInvalidArgument, "the context has {} tokens; the limit is {}", length, limits_.max_request_tokens);
   checked.candidates = resolve(request, checked.schedule.tokens);
-  checked.schedule.cache_namespace = to_string(CacheNamespace{
-      .model_revision = limits_.model_revision, .adapter = "", .cache_salt = request.cache_salt});
+  checked.schedule.cache_namespace = to_string(
+      CacheNamespace{.model_revision = limits_.model_revision, .adapter = "", .cache_salt = request.cache_salt});
   checked.schedule.chain = BlockChain(checked.schedule.cache_namespace, checked.schedule.tokens);
   checked.schedule.priority = request.priority;
   return checked;

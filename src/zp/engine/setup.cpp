@@ -55,7 +55,8 @@ MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSp
   // Tied embeddings lie in memory twice: as a table to look up and as a packed matrix to multiply by.
   const auto head = static_cast<uint64_t>(shape.tied_embeddings ? parameters.embedding : parameters.head);
   const auto replicated = static_cast<uint64_t>(parameters.embedding + parameters.attention + parameters.router +
-                                                parameters.dense + parameters.norms) + head;
+                                                parameters.dense + parameters.norms) +
+                          head;
   MemoryPlan plan;
   plan.items = {{"replicated weights", replicated * element},
                 {"experts", static_cast<uint64_t>(parameters.experts) * element},
@@ -104,24 +105,23 @@ std::vector<std::string> validate(const EngineConfig& config) {
 EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
   const ModelShape& shape = files.shape();
   if (config.max_context_tokens > shape.max_positions)
-    fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}",
-         config.max_context_tokens, shape.max_positions);
+    fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
+         shape.max_positions);
   DeviceSpec device_spec = parse_device(config.device);
   device_spec.threads = config.threads;
   const std::unique_ptr<Device> device = make_device(device_spec);
 
   EngineSetup setup;
-  setup.scheduler.max_request_tokens =
-      config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
+  setup.scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
   const ForwardLimits limits = forward_limits(config, setup.scheduler.max_request_tokens);
   const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, files, *device), limits);
 
   setup.plan = fixed_plan(shape, *device, ops, limits);
   setup.plan.limit_bytes = config.memory_limit_bytes.value_or(device->memory_info().free_bytes);
-  setup.plan.limit_source =
-      config.memory_limit_bytes ? "the given memory limit" : "free on " + device->description();
+  setup.plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device->description();
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
-  const auto kv_blocks = static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan) / block_bytes, INT32_MAX / 2));
+  const auto kv_blocks =
+      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan) / block_bytes, INT32_MAX / 2));
   setup.plan.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
   require_fits(setup.plan);
 

@@ -1,4 +1,5 @@
-// Turns an EngineConfig and a checkpoint into sizes: what each rank holds, how steps are filled, how much memory it takes.
+// Turns an EngineConfig and a checkpoint into sizes: what each rank holds, how steps are filled, how much memory it
+// takes.
 #pragma once
 
 #include <string>

@@ -15,9 +15,8 @@ target_include_directories(zp_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJ
 target_compile_features(zp_options INTERFACE cxx_std_20)
 target_compile_options(zp_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
-  # nvcc's generated host code is not pedantic; -lineinfo lets profilers and compute-sanitizer name source lines;
-  # 20208 is about the `long double` in fmt's headers.
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo --expt-relaxed-constexpr -diag-suppress=20208>)
+  # nvcc's generated host code is not pedantic; -lineinfo lets profilers and compute-sanitizer name source lines.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo --expt-relaxed-constexpr>)
 # fmt 9 drops `constexpr` under nvcc and then does not compile as C++20; nvcc 13 handles it.
 target_compile_definitions(zp_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 

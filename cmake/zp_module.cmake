@@ -17,9 +17,8 @@ target_compile_options(zp_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
   # g++ 12 sees overlapping copies in ordinary string concatenation (gcc.gnu.org/PR105651).
   $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>>
-  # nvcc's generated host code is not pedantic; -lineinfo lets profilers and compute-sanitizer name source lines;
-  # 20208 is about the `long double` in fmt's headers.
-  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo --expt-relaxed-constexpr -diag-suppress=20208>)
+  # nvcc's generated host code is not pedantic; -lineinfo lets profilers and compute-sanitizer name source lines.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo --expt-relaxed-constexpr>)
 # fmt 9 drops `constexpr` under nvcc and then does not compile as C++20; nvcc 13 handles it.
 target_compile_definitions(zp_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>)
 

@@ -15,8 +15,8 @@ target_include_directories(zp_options INTERFACE ${PROJECT_SOURCE_DIR}/src ${PROJ
 target_compile_features(zp_options INTERFACE cxx_std_20)
 target_compile_options(zp_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion>
-  # g++ 12 takes `"literal" + string` for an overlapping copy (GCC bug 105651).
-  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
+  # g++ 12 sees overlapping copies in ordinary string concatenation (gcc.gnu.org/PR105651).
+  $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>>
   # nvcc's generated host code is not pedantic; -lineinfo lets profilers and compute-sanitizer name source lines.
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo --expt-relaxed-constexpr>)
 # fmt 9 drops `constexpr` under nvcc and then does not compile as C++20; nvcc 13 handles it.

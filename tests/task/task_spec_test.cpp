@@ -138,11 +138,12 @@ TEST(TaskSpec, RefusesBadChoices) {
 }
 
 TEST(TaskSpec, RefusesWhatIsNotOneYamlMapping) {
-  EXPECT_THAT(problems(""), HasSubstr("holds 0 YAML documents; it must hold 1"));
-  EXPECT_THAT(problems("form: predicate\n---\nform: choice\n"), HasSubstr("holds 2 YAML documents"));
+  EXPECT_THAT(problems(""), HasSubstr("holds no YAML document; it must hold 1"));
+  EXPECT_THAT(problems("form: predicate\n---\nform: choice\n"), HasSubstr("holds more than one YAML document"));
   EXPECT_EQ(problems("[a]"), "t.yaml:1: the task must be a mapping of keys, but is a list");
   EXPECT_EQ(problems("hello"), "t.yaml:1: the task must be a mapping of keys, but is a scalar");
   EXPECT_THAT(problems("form: choice\n  bad: : x\n"), HasSubstr("t.yaml:2: the file is not readable as YAML"));
+  EXPECT_THAT(problems("!a,\n"), HasSubstr("holds more than one YAML document"));  // endless for YAML::LoadAll
   EXPECT_THAT(problems("a: *nothing"), HasSubstr("not readable as YAML"));
 }
 

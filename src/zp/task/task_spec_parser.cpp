@@ -1,10 +1,11 @@
 // How is a task file read, and how are all its problems reported at once?
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
+#include <sstream>
 
 #include "zp/task/task_spec.h"
 #include "zp/task/text_check.h"
@@ -256,6 +257,31 @@ void check_bytes(std::string_view yaml, Problems& problems) {
                            static_cast<unsigned char>(*control)));
 }
 
+/// Ignores what a document holds.
+class NoEvents final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+/// 0, 1, or 2 for more. YAML::LoadAll would tell too, but yaml-cpp 0.7 sees documents without end in texts like "!a,":
+/// LoadAll then takes memory until there is none.
+int count_documents(const std::string& yaml) {
+  std::istringstream stream(yaml);
+  YAML::Parser parser(stream);
+  NoEvents events;
+  int count = 0;
+  while (count < 2 && parser.HandleNextDocument(events)) ++count;
+  return count;
+}
+
 }  // namespace
 
 TaskSpec parse_task_spec(std::string_view yaml, const std::string& file_name) {
@@ -264,11 +290,13 @@ TaskSpec parse_task_spec(std::string_view yaml, const std::string& file_name) {
   problems.throw_if_any();
   TaskSpec spec;
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(yaml));
-    if (documents.size() != 1) {
-      problems.add(1, fmt::format("the file holds {} YAML documents; it must hold 1", documents.size()));
+    const std::string text(yaml);
+    const int documents = count_documents(text);
+    if (documents != 1) {
+      problems.add(
+          1, fmt::format("the file holds {} YAML document; it must hold 1", documents == 0 ? "no" : "more than one"));
     } else {
-      spec = SpecParser(problems).parse(documents[0]);
+      spec = SpecParser(problems).parse(YAML::Load(text));
     }
   } catch (const YAML::Exception& error) {
     problems.add(std::max(error.mark.line + 1, 1), fmt::format("the file is not readable as YAML: {}", error.msg));

@@ -15,10 +15,10 @@ namespace zp::internal {
 
 /// Aborts with a formatted message unless `condition` holds; on in release builds too.
 /// `ZP_CHECK(a == b, "rows {} != tokens {}", a, b)`.
-#define ZP_CHECK(condition, ...)                                                                      \
-  do {                                                                                                \
-    if (!(condition)) [[unlikely]]                                                                    \
-      ::zp::internal::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__));       \
+#define ZP_CHECK(condition, ...)                                                                \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]]                                                              \
+      ::zp::internal::check_failed(__FILE__, __LINE__, #condition, ::fmt::format(__VA_ARGS__)); \
   } while (false)
 
 /// ZP_CHECK for measured hot loops: compiled out when NDEBUG is defined.

@@ -1,0 +1,151 @@
+// The public interface of ZeRO-Prefill: prefill as a service. A request is a context and a few candidate tokens; its
+// answer, from one forward pass, is each candidate's logit and the log-sum-exp over the whole vocabulary.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "zp/base/error.h"
+
+namespace zp {
+
+/// The type that activations, keys and values are computed and kept in.
+enum class ComputeType : uint8_t {
+  kAuto,  ///< bf16 for a bf16 checkpoint where the device multiplies bf16 fast; f32 otherwise
+  kF32,
+  kBf16,
+};
+
+/// How to build an engine. Zero and unset mean: chosen by the engine, which says what it chose in EngineStats.
+struct EngineConfig {
+  std::filesystem::path model;  ///< a Hugging Face checkpoint folder
+  std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
+  int32_t threads = 0;          ///< CPU threads that compute; 0: all cores this process may use
+  ComputeType compute = ComputeType::kAuto;
+  bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
+  int64_t step_tokens = 4096;      ///< a step is filled until it computes this many tokens
+  int64_t chunk_tokens = 2048;     ///< everything but attention works on this many tokens at a time
+  int64_t max_context_tokens = 0;  ///< longest context accepted; 0: what the model was made for
+  std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
+  std::optional<uint64_t>
+      memory_limit_bytes;               ///< refuse to start beyond this; unset: what the host or container allows
+  int32_t max_pending_requests = 4096;  ///< submit() blocks while this many are unanswered
+};
+
+/// All contradictions found in a configuration ("step_tokens is 0; it must be at least 1"); empty if none.
+[[nodiscard]] std::vector<std::string> validate(const EngineConfig& config);
+
+/// Text (UTF-8) or token ids.
+using Context = std::variant<std::string, std::vector<int32_t>>;
+/// Text that is exactly one token after the context, or a token id.
+using Candidate = std::variant<std::string, int32_t>;
+
+struct Request {
+  Context context;
+  std::vector<Candidate> candidates;  ///< 1 to 65,536
+  std::string cache_salt;             ///< only requests of the same salt share cached prefixes
+  int32_t priority = 0;               ///< higher goes first
+};
+
+/// What one prefill found.
+struct Answer {
+  std::vector<float> logits;  ///< of the candidates, in their order
+  double log_sum_exp = 0;     ///< log of the sum of exp(logit) over the vocabulary: logit - this is a log-probability
+  size_t best = 0;            ///< the candidate with the largest logit; the first of equals
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;  ///< of these, reused instead of computed
+};
+
+/// Why a request has no answer.
+struct Failure {
+  ErrorCode code = ErrorCode::kDevice;
+  std::string message;
+};
+
+using Outcome = std::variant<Answer, Failure>;
+/// Called exactly once for each request that submit() took, on the engine's thread. Must return soon, must not throw,
+/// and must not call submit() (which may wait for this very thread).
+using Callback = std::function<void(uint64_t request, Outcome outcome)>;
+
+/// One line of the memory plan.
+struct MemoryItem {
+  std::string consumer;
+  uint64_t bytes = 0;
+};
+
+/// Counts since the engine was made.
+struct EngineStats {
+  std::string device;      ///< "cpu:0 (2 threads)"
+  std::string operations;  ///< "cpu bf16 (onednn 2.6.3, amx)"
+  std::string experts;     ///< "resident"
+  std::vector<MemoryItem> memory_plan;
+  double load_seconds = 0;  ///< from create() to ready
+  int64_t answered = 0;
+  int64_t failed = 0;  ///< cancelled ones too
+  int64_t steps = 0;
+  int64_t prompt_tokens = 0;    ///< of answered requests
+  int64_t cached_tokens = 0;    ///< of these, reused
+  int64_t computed_tokens = 0;  ///< of these, computed
+  double compute_seconds = 0;   ///< sum of the steps' durations
+};
+
+/// An engine for one model. Thread-safe. Destroying it cancels what is unanswered and waits for the running step.
+class Engine {
+ public:
+  /// Loads the model; blocks. Throws kInvalidArgument (with all problems of the configuration), kOutOfMemory with the
+  /// memory plan, and whatever is wrong with the checkpoint.
+  [[nodiscard]] static std::unique_ptr<Engine> create(const EngineConfig& config);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Takes a request and returns its id. Tokenizes on the calling thread; blocks while max_pending_requests are
+  /// unanswered. Throws kInvalidArgument for a request that can never run (too long, a candidate that is not one
+  /// token, invalid UTF-8, ...), naming value and limit; then the callback is not called.
+  uint64_t submit(Request request, Callback callback);
+  /// The request will have a Failure of kCancelled, unless it already has its outcome.
+  void cancel(uint64_t request);
+  /// Blocks until everything submitted so far has its outcome.
+  void drain();
+
+  /// The token that `candidate` is after `context`: exactly one, which leaves the context's own tokens as they are.
+  /// Empty if there is no such token.
+  [[nodiscard]] std::optional<int32_t> candidate_token(std::string_view context, std::string_view candidate) const;
+  [[nodiscard]] EngineStats stats() const;
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What a checkpoint folder holds and what it takes to run it.
+struct ModelReport {
+  std::string family;
+  std::string stored_dtype;
+  int32_t layers = 0, moe_layers = 0, hidden = 0, query_heads = 0, kv_heads = 0, head_dim = 0;
+  int32_t experts = 0, experts_per_token = 0, expert_intermediate = 0, dense_intermediate = 0;
+  int32_t vocabulary = 0, max_positions = 0;
+  bool tied_embeddings = false;
+  int64_t parameters = 0, active_parameters = 0;
+  int64_t linear_flops_per_token = 0;          ///< all layers, without the output head
+  int64_t attention_flops_per_token_pair = 0;  ///< all layers, for each earlier token that a token sees
+  int64_t head_flops_per_row = 0;
+  uint64_t checkpoint_bytes = 0;
+  uint64_t checkpoint_files = 0;
+  uint64_t weight_bytes_bf16 = 0, expert_bytes_bf16 = 0;  ///< all weights; the experts of them
+  uint64_t kv_bytes_per_token_bf16 = 0;
+  std::vector<std::string> problems;  ///< whatever would keep it from running
+};
+
+/// Looks at a checkpoint without loading it. Throws as far as not even config.json can be read; else problems has it.
+[[nodiscard]] ModelReport inspect_model(const std::filesystem::path& folder);
+
+}  // namespace zp

@@ -1,0 +1,80 @@
+// The blocks that anybody knows of, as a tree: a node is its parent and its 16 tokens, whatever its hash.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "zp/cache/block_hash.h"
+
+namespace zp {
+
+using NodeId = int32_t;
+inline constexpr NodeId kNoNode = -1;
+
+/// A sequence as the tree sees it: borrowed for one call.
+struct SequenceBlocks {
+  std::string_view cache_namespace;
+  std::span<const int32_t> tokens;  ///< the whole sequence
+  const BlockChain* chain = nullptr;
+};
+
+/// Invariant: two live nodes never have the same parent and the same tokens, and every live node has a reference, a
+/// hold or a child. Roots stand for cache namespaces, compared as strings. Memory: 120 bytes a node and its share of
+/// the hash table; nodes are at most the blocks referenced and held. Not thread-safe; owned by the scheduler's thread.
+class BlockTree final {
+ public:
+  BlockTree();
+
+  /// The nodes of a sequence's whole blocks, made where they do not exist yet; each gets one reference. O(blocks).
+  [[nodiscard]] std::vector<NodeId> acquire(const SequenceBlocks& sequence);
+  /// Gives back what acquire() took. Nodes that nobody needs any more vanish.
+  void release(std::span<const NodeId> path);
+  /// A hold keeps a node alive while a rank has the block.
+  void hold(NodeId node);
+  void unhold(NodeId node);
+
+  /// The block before this one; a root for the first block of a sequence.
+  [[nodiscard]] NodeId parent(NodeId node) const { return nodes_[static_cast<size_t>(node)].parent; }
+  [[nodiscard]] bool is_root(NodeId node) const { return parent(node) == kNoNode; }
+  [[nodiscard]] int32_t references(NodeId node) const { return nodes_[static_cast<size_t>(node)].references; }
+  /// Live nodes, roots included.
+  [[nodiscard]] int32_t size() const noexcept { return live_; }
+  /// Node ids are smaller than this; they are used again.
+  [[nodiscard]] int32_t id_limit() const noexcept { return static_cast<int32_t>(nodes_.size()); }
+
+  void check_invariants() const;
+
+ private:
+  struct Node {
+    std::array<int32_t, kBlockTokens> tokens{};
+    BlockHash hash;
+    NodeId parent = kNoNode;
+    NodeId next_in_bucket = kNoNode;
+    int32_t references = 0;
+    int32_t holds = 0;
+    int32_t children = 0;
+    bool live = false;
+  };
+
+  NodeId root(std::string_view cache_namespace);
+  NodeId find_or_make(NodeId parent, BlockHash hash, std::span<const int32_t> tokens);
+  NodeId make(NodeId parent, BlockHash hash);
+  void prune(NodeId node);
+  void unlink(NodeId node);
+  void grow_buckets();
+  [[nodiscard]] size_t bucket_of(BlockHash hash) const noexcept;
+
+  std::vector<Node> nodes_;
+  std::vector<NodeId> unused_;
+  std::vector<NodeId> buckets_;  ///< power of two; heads of the lists through next_in_bucket
+  std::unordered_map<std::string, NodeId> roots_;
+  std::unordered_map<NodeId, std::string> root_names_;
+  int32_t live_ = 0;
+};
+
+}  // namespace zp

@@ -1,0 +1,133 @@
+// Which rank holds, or expects, which block: one index for all ranks, and each rank's kept blocks in order of eviction.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "zp/cache/block_pool.h"
+#include "zp/cache/block_tree.h"
+
+namespace zp {
+
+/// The bits of a rank mask bound the number of ranks.
+inline constexpr int32_t kMaxRanks = 64;
+
+/// What a rank knows of a block. A block that lives only inside one step is no state of the index: it is in that step's
+/// plan alone, and nobody can find it from outside.
+enum class Residency : uint8_t {
+  kAbsent,
+  kPending,    ///< promised by a step that has not finished; has its pool block
+  kCommitted,  ///< its keys and values are in its pool block
+};
+
+/// How many of a rank's blocks could be had, and at what price.
+struct RoomCounts {
+  int32_t free = 0;
+  int32_t one_off = 0;         ///< evictable, never reused
+  int32_t reused = 0;          ///< evictable, reused at least once (or known to be wanted again)
+  int32_t one_off_pinned = 0;  ///< never reused so far, but a step is using them
+};
+
+/// Invariants, for each rank:
+/// - a block is resident (pending or committed) only if its parent is: what a rank has of a sequence is a prefix of it;
+/// - pinning a block pins everything before it, so an unpinned block has no pinned descendant;
+/// - a reused block's parent is reused;
+/// - an unpinned committed block is in one of two lists, the one-offs or the reused, oldest use first, and in its list
+///   it comes before its parent. Eviction takes the front of the one-offs, then the front of the reused: so always a
+///   block without resident children, in O(1).
+/// The two lists are what keeps a burst of suffixes, each read once, from pushing out a prefix that is read often.
+/// Memory: BlockTree's node, 8 bytes + 4 a rank for each node, 24 bytes for each pool block. Not thread-safe; owned by
+/// the scheduler's thread.
+class PrefixIndex final {
+ public:
+  /// One pool a rank, of `capacities[rank]` blocks. Requires 1 to kMaxRanks ranks.
+  explicit PrefixIndex(std::span<const int32_t> capacities);
+
+  [[nodiscard]] int32_t ranks() const noexcept { return static_cast<int32_t>(ranks_.size()); }
+  [[nodiscard]] const BlockTree& tree() const noexcept { return tree_; }
+
+  /// The nodes of a sequence's whole blocks, kept alive until release().
+  [[nodiscard]] std::vector<NodeId> acquire(const SequenceBlocks& sequence);
+  void release(std::span<const NodeId> path) { tree_.release(path); }
+
+  /// Bit r: rank r holds or expects the block.
+  [[nodiscard]] uint64_t resident_ranks(NodeId node) const { return resident_[static_cast<size_t>(node)]; }
+  [[nodiscard]] bool resident(NodeId node, int32_t rank) const { return (resident_ranks(node) >> rank & 1U) != 0; }
+  /// The pool block, or kNoBlock.
+  [[nodiscard]] BlockId block(NodeId node, int32_t rank) const;
+  [[nodiscard]] Residency residency(NodeId node, int32_t rank) const;
+  [[nodiscard]] bool pinned(NodeId node, int32_t rank) const;
+  [[nodiscard]] bool reused(NodeId node, int32_t rank) const;
+  /// For each rank, how many of the path's first blocks it holds or expects. `lengths` has ranks() entries.
+  void match(std::span<const NodeId> path, std::span<int32_t> lengths) const;
+
+  [[nodiscard]] RoomCounts room(int32_t rank) const;
+  /// Blocks that the rank expects. O(capacity); for checks.
+  [[nodiscard]] int32_t pending_count(int32_t rank) const;
+  [[nodiscard]] const BlockPool& pool(int32_t rank) const { return ranks_[static_cast<size_t>(rank)].pool; }
+  /// Blocks evicted from this rank so far.
+  [[nodiscard]] int64_t evictions(int32_t rank) const { return ranks_[static_cast<size_t>(rank)].evictions; }
+
+  /// Pins the resident blocks at the start of `path`, which are about to be read: they count as reused, and are not
+  /// evicted until as many unpin() calls. `path` begins where a sequence does, or where an earlier pin() of it ended.
+  /// Returns how many blocks were pinned.
+  int32_t pin(int32_t rank, std::span<const NodeId> path);
+  /// Takes back one pin of each block of `path`, the start of a sequence; last block first, so that children come to be
+  /// older than parents.
+  void unpin(int32_t rank, std::span<const NodeId> path);
+
+  /// Gives absent blocks, consecutive in one sequence, a pool block each; they are pending and have one pin, their
+  /// maker's. Evicts as many unpinned blocks as that takes. `wanted` counts as reused at once. Requires a pinned (or
+  /// root) parent, and room. The result is in the order of `nodes`.
+  [[nodiscard]] std::vector<BlockId> promise(int32_t rank, std::span<const NodeId> nodes, bool wanted);
+  /// A pending block's keys and values are in place.
+  void commit(int32_t rank, NodeId node);
+  /// A pending block will not come. Requires that nothing relies on it: no pins, no resident child.
+  void withdraw(int32_t rank, NodeId node);
+
+  /// Aborts when an invariant above does not hold. O(everything).
+  void check_invariants() const;
+
+ private:
+  struct Slot {  ///< one pool block
+    NodeId node = kNoNode;
+    BlockId older = kNoBlock;
+    BlockId newer = kNoBlock;
+    int32_t pins = 0;
+    int32_t children = 0;  ///< resident children
+    bool pending = false;
+    bool reused = false;
+  };
+  struct List {  ///< of committed blocks with no pins
+    BlockId oldest = kNoBlock;
+    BlockId newest = kNoBlock;
+    int32_t size = 0;
+  };
+  struct Rank {
+    BlockPool pool;
+    std::vector<Slot> slots;  ///< [pool capacity]
+    List one_off;
+    List reused;
+    int32_t one_off_pinned = 0;  ///< slots that are neither reused nor listed
+    int64_t evictions = 0;
+  };
+
+  Slot* find(NodeId node, int32_t rank);
+  [[nodiscard]] const Slot* find(NodeId node, int32_t rank) const;
+  static List& list_of(Rank& rank, BlockId block);
+  static void push_newest(Rank& rank, BlockId block);
+  static void unlink(Rank& rank, BlockId block);
+  void evict_oldest(int32_t rank);
+  void remove(int32_t rank, BlockId block);
+  void check_rank(int32_t rank) const;
+  void check_list(int32_t rank, const List& list) const;
+
+  BlockTree tree_;
+  std::vector<Rank> ranks_;
+  std::vector<uint64_t> resident_;  ///< [node] -> ranks
+  std::vector<BlockId> blocks_;     ///< [node * ranks + rank]
+};
+
+}  // namespace zp

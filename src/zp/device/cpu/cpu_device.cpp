@@ -1,0 +1,40 @@
+// The CPU device: memory within the container's limit, and streams.
+#include "zp/device/cpu/cpu_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "zp/base/error.h"
+#include "zp/base/host_info.h"
+#include "zp/base/math.h"
+
+namespace zp::cpu {
+namespace {
+constexpr size_t kAlignment = 256;
+}
+
+CpuDevice::CpuDevice(int32_t index, int32_t threads) : index_(index), pool_(threads > 0 ? threads : usable_cores()) {}
+
+std::string CpuDevice::description() const { return fmt::format("cpu:{} ({} threads)", index_, pool_.threads()); }
+
+MemoryInfo CpuDevice::memory_info() const {
+  const HostMemory memory = host_memory();
+  return {.total_bytes = memory.limit_bytes, .free_bytes = memory.available_bytes};
+}
+
+Buffer CpuDevice::allocate(size_t size_bytes, MemoryKind kind) {
+  if (size_bytes == 0) return {};
+  void* data = std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
+  if (data == nullptr) fail(ErrorCode::kOutOfMemory, "the host refused an allocation of {} bytes", size_bytes);
+  return {this, kind, static_cast<std::byte*>(data), size_bytes};
+}
+
+void CpuDevice::release(std::byte* data, size_t /*size_bytes*/, MemoryKind /*kind*/) noexcept { std::free(data); }
+
+std::unique_ptr<Stream> CpuDevice::create_stream(std::string name) {
+  return std::make_unique<CpuStream>(std::move(name));
+}
+
+}  // namespace zp::cpu

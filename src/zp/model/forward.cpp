@@ -1,0 +1,279 @@
+// The forward pass of a decoder with grouped-query attention and dense or mixture-of-experts layers.
+// Source of the order of operations: transformers' modeling_qwen3_moe.py.
+#include "zp/model/forward.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "zp/base/check.h"
+#include "zp/base/math.h"
+
+namespace zp {
+
+// Letters as in ops.h; T is limits.tokens, C is limits.chunk_tokens, R is limits.head_rows.
+struct Forward::Activations {
+  Tensor residual;        // [T, H] f32
+  Tensor q;               // [T, Q, D] A; attention writes its result over it
+  Tensor k;               // [T, G, D] A
+  Tensor v;               // [T, G, D] A
+  Tensor normed;          // [C, H] A
+  Tensor qkv;             // [C, (Q + 2G) * D] f32
+  Tensor delta;           // [C, H] f32: what a half-layer adds to the residual
+  Tensor router;          // [C, E] f32
+  Tensor expert_ids;      // [C, k] i32
+  Tensor expert_weights;  // [C, k] f32
+  Tensor gate_up;         // [C, 2 * I] f32, dense layers
+  Tensor inner;           // [C, I] A, dense layers
+  Tensor head_residual;   // [R, H] f32
+  Tensor head_normed;     // [R, H] A
+  Tensor logits;          // [candidates] f32
+  Tensor log_sum_exp;     // [R] f32
+
+  // Calls `make(tensor, dtype, shape)` for each activation, so that planning and allocating cannot differ.
+  template <typename Make>
+  static void for_each(Activations& a, const ModelShape& m, DType type, const ForwardLimits& n, Make&& make) {
+    const bool moe = m.moe_layers() > 0;
+    const bool dense = m.moe_layers() < m.layers;
+    const int64_t heads = int64_t{m.query_heads} + 2 * m.kv_heads;
+    make(a.residual, DType::kF32, Shape{n.tokens, m.hidden});
+    make(a.q, type, Shape{n.tokens, m.query_heads, m.head_dim});
+    make(a.k, type, Shape{n.tokens, m.kv_heads, m.head_dim});
+    make(a.v, type, Shape{n.tokens, m.kv_heads, m.head_dim});
+    make(a.normed, type, Shape{n.chunk_tokens, m.hidden});
+    make(a.qkv, DType::kF32, Shape{n.chunk_tokens, heads * m.head_dim});
+    make(a.delta, DType::kF32, Shape{n.chunk_tokens, m.hidden});
+    make(a.router, DType::kF32, Shape{n.chunk_tokens, moe ? m.experts : 0});
+    make(a.expert_ids, DType::kI32, Shape{n.chunk_tokens, moe ? m.experts_per_token : 0});
+    make(a.expert_weights, DType::kF32, Shape{n.chunk_tokens, moe ? m.experts_per_token : 0});
+    make(a.gate_up, DType::kF32, Shape{n.chunk_tokens, dense ? 2 * int64_t{m.dense_intermediate} : 0});
+    make(a.inner, type, Shape{n.chunk_tokens, dense ? m.dense_intermediate : 0});
+    make(a.head_residual, DType::kF32, Shape{n.head_rows, m.hidden});
+    make(a.head_normed, type, Shape{n.head_rows, m.hidden});
+    make(a.logits, DType::kF32, Shape{n.candidates});
+    make(a.log_sum_exp, DType::kF32, Shape{n.head_rows});
+  }
+};
+
+// The pointers of one layer's cached keys and values. Lives until the layer's acts have run.
+struct Forward::LayerMetadata {
+  std::vector<KvExtent> extents;             // of all sequences, one after another
+  std::vector<AttentionSequence> sequences;  // spans into extents
+  std::vector<KvStore> stores;
+};
+
+Forward::Forward(const Parts& parts, const ForwardLimits& limits)
+    : parts_(parts), limits_(limits), activations_(std::make_unique<Activations>()) {
+  ZP_CHECK(limits.tokens > 0 && limits.chunk_tokens > 0 && limits.head_rows > 0 && limits.candidates > 0,
+           "limits {} {} {} {}", limits.tokens, limits.chunk_tokens, limits.head_rows, limits.candidates);
+  Activations::for_each(
+      *activations_, parts.shape, parts.ops.activation_dtype(), limits,
+      [&](Tensor& tensor, DType dtype, const Shape& shape) { tensor = Tensor(parts_.device, dtype, shape); });
+}
+
+Forward::~Forward() = default;
+
+size_t Forward::activation_bytes(const ModelShape& shape, DType activation, const ForwardLimits& limits) {
+  size_t bytes = 0;
+  Activations none;
+  Activations::for_each(none, shape, activation, limits, [&](Tensor&, DType dtype, const Shape& dims) {
+    bytes += static_cast<size_t>(dims.elements()) * size_of(dtype);
+  });
+  return bytes;
+}
+
+ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
+  const int32_t layers = parts_.shape.layers;
+  std::vector<LayerMetadata> metadata;
+  for (int32_t l = 0; l < layers; ++l) metadata.push_back(metadata_of(step, l));
+
+  const auto for_each_chunk = [&](auto&& body) {
+    for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens)
+      body(begin, std::min(limits_.chunk_tokens, tokens - begin));
+  };
+  embed(stream, step);
+  for_each_chunk([&](int64_t begin, int64_t count) { project(stream, step, 0, begin, count, false); });
+  for (int32_t l = 0; l < layers; ++l) {
+    attend(stream, step, l, metadata[static_cast<size_t>(l)]);
+    const bool moe = parts_.shape.feed_forward[static_cast<size_t>(l)] == FeedForward::kMoe;
+    const auto experts = moe ? parts_.experts.acquire(l, stream) : std::span<const std::byte* const>();
+    // The next layer's projection follows in the same chunk: its q, k and v overwrite rows that this layer has used.
+    for_each_chunk([&](int64_t begin, int64_t count) {
+      feed_forward(stream, l, begin, count, experts);
+      project(stream, step, l + 1, begin, count, true);
+    });
+    if (moe) parts_.experts.release(l, stream);
+  }
+  ForwardResult result;
+  output_head(stream, step, result);
+  stream.synchronize();
+  return result;
+}
+
+Forward::LayerMetadata Forward::metadata_of(const ForwardStep& step, int32_t layer) const {
+  const Activations& a = *activations_;
+  const auto row_bytes = static_cast<size_t>(parts_.shape.kv_heads * parts_.shape.head_dim) * size_of(a.k.dtype());
+  LayerMetadata metadata;
+  size_t extents = 0;
+  for (const StepSequence& sequence : step.sequences) extents += sequence.prefix.size();
+  metadata.extents.reserve(extents);  // spans point into it: it must not move
+  for (const StepSequence& sequence : step.sequences) {
+    const size_t first = metadata.extents.size();
+    for (const KvRun& run : sequence.prefix) {
+      const bool pool = run.place == KvRun::Place::kPool;
+      const size_t offset = static_cast<size_t>(run.index) * row_bytes;
+      metadata.extents.push_back({.k = pool ? parts_.kv_pool.k(layer, run.index) : a.k.view().data() + offset,
+                                  .v = pool ? parts_.kv_pool.v(layer, run.index) : a.v.view().data() + offset,
+                                  .tokens = run.tokens});
+    }
+    metadata.sequences.push_back({.row = sequence.row,
+                                  .tokens = sequence.tokens,
+                                  .prefix = {metadata.extents.data() + first, metadata.extents.size() - first}});
+  }
+  for (const KeepRun& keep : step.keep)
+    metadata.stores.push_back({.row = keep.row,
+                               .tokens = keep.tokens,
+                               .k = parts_.kv_pool.k(layer, keep.block),
+                               .v = parts_.kv_pool.v(layer, keep.block)});
+  return metadata;
+}
+
+void Forward::embed(Stream& stream, const ForwardStep& step) {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  parts_.ops.embed(stream, {.ids = step.ids,
+                            .table = parts_.weights.embedding.view(),
+                            .out = activations_->residual.view().rows(0, tokens)});
+}
+
+// Adds the half-layer's delta, then norms and projects to q, k and v of `layer`. After the last layer it only adds.
+void Forward::project(Stream& stream, const ForwardStep& step, int32_t layer, int64_t begin, int64_t count,
+                      bool add_delta) {
+  const Activations& a = *activations_;
+  Ops& ops = parts_.ops;
+  const bool last = layer == parts_.shape.layers;
+  const LayerWeights* weights = last ? nullptr : &parts_.weights.layers[static_cast<size_t>(layer)];
+  const TensorView normed = a.normed.view().rows(0, count);
+  ops.residual_norm(stream, {.residual = a.residual.view().rows(begin, count),
+                             .delta = add_delta ? a.delta.view().rows(0, count) : TensorView(),
+                             .weight = last ? parts_.weights.final_norm.view() : weights->input_norm.view(),
+                             .eps = static_cast<float>(parts_.shape.norm_eps),
+                             .out = last ? TensorView() : normed});
+  if (last) return;
+  const TensorView qkv = a.qkv.view().rows(0, count);
+  ops.linear(stream, {.x = normed, .weight = &weights->qkv, .out = qkv});
+  ops.rope(stream,
+           {.qkv = qkv,
+            .positions = std::span(step.positions).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
+            .inverse_frequencies = parts_.weights.inverse_frequencies.view(),
+            .q_norm = weights->q_norm.view(),
+            .k_norm = weights->k_norm.view(),
+            .eps = static_cast<float>(parts_.shape.norm_eps),
+            .q = a.q.view().rows(begin, count),
+            .k = a.k.view().rows(begin, count),
+            .v = a.v.view().rows(begin, count)});
+}
+
+void Forward::attend(Stream& stream, const ForwardStep& step, int32_t /*layer*/, const LayerMetadata& metadata) {
+  const Activations& a = *activations_;
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  const TensorView k = a.k.view().rows(0, tokens);
+  const TensorView v = a.v.view().rows(0, tokens);
+  parts_.ops.store_kv(stream, {.k = k, .v = v, .stores = metadata.stores});
+  parts_.ops.attention(stream, {.q = a.q.view().rows(0, tokens),
+                                .k = k,
+                                .v = v,
+                                .sequences = metadata.sequences,
+                                .scale = 1.0F / std::sqrt(static_cast<float>(parts_.shape.head_dim)),
+                                .out = a.q.view().rows(0, tokens)});
+}
+
+// Projects the attention's result, adds it, norms, and leaves the feed-forward part's result in delta.
+void Forward::feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t count,
+                           std::span<const std::byte* const> experts) {
+  const Activations& a = *activations_;
+  const ModelShape& m = parts_.shape;
+  Ops& ops = parts_.ops;
+  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
+  const TensorView attended = a.q.view().rows(begin, count);
+  const TensorView normed = a.normed.view().rows(0, count);
+  const TensorView delta = a.delta.view().rows(0, count);
+  ops.linear(stream, {.x = {attended.data(), attended.dtype(), {count, int64_t{m.query_heads} * m.head_dim}},
+                      .weight = &weights.attention_out,
+                      .out = delta});
+  ops.residual_norm(stream, {.residual = a.residual.view().rows(begin, count),
+                             .delta = delta,
+                             .weight = weights.post_attention_norm.view(),
+                             .eps = static_cast<float>(m.norm_eps),
+                             .out = normed});
+  if (experts.empty()) {
+    const TensorView gate_up = a.gate_up.view().rows(0, count);
+    const TensorView inner = a.inner.view().rows(0, count);
+    ops.linear(stream, {.x = normed, .weight = &weights.gate_up, .out = gate_up});
+    ops.swiglu(stream, {.x = gate_up, .out = inner});
+    ops.linear(stream, {.x = inner, .weight = &weights.down, .out = delta});
+    return;
+  }
+  const TensorView logits = a.router.view().rows(0, count);
+  const TensorView ids = a.expert_ids.view().rows(0, count);
+  const TensorView expert_weights = a.expert_weights.view().rows(0, count);
+  ops.linear(stream, {.x = normed, .weight = &weights.router, .out = logits});
+  ops.route(stream, {.logits = logits, .normalize = m.normalize_top_k, .ids = ids, .weights = expert_weights});
+  ops.moe(stream, {.x = normed,
+                   .ids = ids,
+                   .weights = expert_weights,
+                   .experts = experts,
+                   .size = {m.hidden, m.expert_intermediate},
+                   .out = delta});
+}
+
+// Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites them.
+void Forward::output_head(Stream& stream, const ForwardStep& step, ForwardResult& result) {
+  const auto rows = static_cast<int64_t>(step.head_rows.size());
+  result.logits.resize(step.candidates.size());
+  result.log_sum_exp.resize(step.head_rows.size());
+  std::vector<std::vector<int64_t>> rebased;  // each part's offsets, from its first candidate on; live until the end
+  for (int64_t begin = 0; begin < rows;) {
+    const std::span<const int64_t> offsets = std::span(step.candidate_offsets).subspan(static_cast<size_t>(begin));
+    int64_t count = 1;
+    while (count < std::min(limits_.head_rows, rows - begin) &&
+           offsets[static_cast<size_t>(count) + 1] - offsets[0] <= limits_.candidates)
+      ++count;
+    std::vector<int64_t>& part = rebased.emplace_back();
+    for (int64_t r = 0; r <= count; ++r) part.push_back(offsets[static_cast<size_t>(r)] - offsets[0]);
+    head_part(stream, step, {begin, count}, part);
+    stream.copy(result.logits.data() + offsets[0], activations_->logits.view().data(),
+                static_cast<size_t>(part.back()) * sizeof(float));
+    stream.copy(result.log_sum_exp.data() + begin, activations_->log_sum_exp.view().data(),
+                static_cast<size_t>(count) * sizeof(float));
+    begin += count;
+  }
+  stream.synchronize();
+}
+
+void Forward::head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets) {
+  const Activations& a = *activations_;
+  Ops& ops = parts_.ops;
+  const int64_t candidates = offsets.back();
+  ZP_CHECK(candidates <= limits_.candidates, "{} candidates, planned for {}", candidates, limits_.candidates);
+  const auto first_row = static_cast<size_t>(rows.begin);
+  const auto first_candidate = static_cast<size_t>(step.candidate_offsets[first_row]);
+  const TensorView residual = a.head_residual.view().rows(0, rows.count);
+  const TensorView normed = a.head_normed.view().rows(0, rows.count);
+  ops.gather_rows(stream, {.x = a.residual.view(),
+                           .rows = std::span(step.head_rows).subspan(first_row, static_cast<size_t>(rows.count)),
+                           .out = residual});
+  ops.residual_norm(stream, {.residual = residual,
+                             .delta = {},
+                             .weight = parts_.weights.final_norm.view(),
+                             .eps = static_cast<float>(parts_.shape.norm_eps),
+                             .out = normed});
+  ops.head(stream, {.x = normed,
+                    .weight = &parts_.weights.head,
+                    .offsets = offsets,
+                    .candidates = std::span(step.candidates).subspan(first_candidate, static_cast<size_t>(candidates)),
+                    .logits = a.logits.view().rows(0, candidates),
+                    .log_sum_exp = a.log_sum_exp.view().rows(0, rows.count)});
+}
+
+}  // namespace zp

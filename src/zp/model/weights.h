@@ -1,0 +1,76 @@
+// The replicated weights of a model (everything but the experts), packed for one device, and how experts are read.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "zp/device/device.h"
+#include "zp/model/checkpoint.h"
+#include "zp/model/family.h"
+#include "zp/ops/ops.h"
+#include "zp/shape/model_shape.h"
+#include "zp/tensor/tensor.h"
+
+namespace zp {
+
+/// One layer without its experts. Letters as in ops.h.
+struct LayerWeights {
+  Tensor input_norm;           // [H] f32
+  PackedMatrix qkv;            // [(Q + 2G) * D, H]
+  Tensor q_norm;               // [D] f32, or empty
+  Tensor k_norm;               // [D] f32, or empty
+  PackedMatrix attention_out;  // [H, Q * D]
+  Tensor post_attention_norm;  // [H] f32
+  PackedMatrix router;         // [E, H], MoE layers only
+  PackedMatrix gate_up;        // [2 * I, H], dense layers only
+  PackedMatrix down;           // [H, I], dense layers only
+};
+
+struct ModelWeights {
+  Tensor embedding;            // [V, H] A
+  Tensor inverse_frequencies;  // [D / 2] f32: theta^(-2i / D)
+  std::vector<LayerWeights> layers;
+  Tensor final_norm;  // [H] f32
+  PackedMatrix head;  // [V, H]
+};
+
+/// A checkpoint that has been opened and understood: what is needed to load any part of it. Immutable, thread-safe.
+class ModelFiles final {
+ public:
+  /// Opens the folder. Throws as read_model_config() and Checkpoint do.
+  explicit ModelFiles(const std::filesystem::path& folder);
+
+  [[nodiscard]] const ModelConfig& config() const noexcept { return config_; }
+  [[nodiscard]] const ModelShape& shape() const noexcept { return config_.shape; }
+  [[nodiscard]] const Family& family() const noexcept { return *family_; }
+  [[nodiscard]] const Checkpoint& checkpoint() const noexcept { return checkpoint_; }
+  /// The element type that most of the weights are stored in.
+  [[nodiscard]] DType stored_dtype() const;
+  /// Looks at every tensor that the model needs, without reading it; one message for each problem.
+  [[nodiscard]] std::vector<std::string> problems() const;
+
+ private:
+  ModelConfig config_;
+  const Family* family_;
+  Checkpoint checkpoint_;
+};
+
+/// Packs everything but the experts. Each stored tensor is read once. Blocks; throws as Checkpoint::tensor() does.
+[[nodiscard]] ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops);
+
+/// Reads experts one by one into packed blobs. Thread-safe.
+class ExpertReader final {
+ public:
+  ExpertReader(const ModelFiles& files, const Ops& ops);
+
+  [[nodiscard]] size_t blob_bytes() const noexcept { return blob_bytes_; }
+  /// Packs one expert of a MoE layer into `blob` (blob_bytes() long, 256-byte aligned host memory).
+  void read(int32_t layer, int32_t expert, std::span<std::byte> blob) const;
+
+ private:
+  const ModelFiles& files_;
+  const Ops& ops_;
+  size_t blob_bytes_;
+};
+
+}  // namespace zp

@@ -1,0 +1,38 @@
+// Makes the operations of a device; the only place that names concrete backends.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "zp/ops/ops.h"
+
+namespace zp {
+
+/// Largest sizes that the operations will be asked for: scratch memory is taken once, from these.
+struct OpsLimits {
+  int64_t moe_tokens = 0;         ///< T of moe()
+  int64_t experts_per_token = 0;  ///< k
+  int64_t experts = 0;            ///< E
+  ExpertSize expert;
+  int64_t head_rows = 0;   ///< R of head()
+  int64_t vocabulary = 0;  ///< V
+};
+
+/// Which implementation to make.
+struct OpsSpec {
+  /// Unset: bf16 where the device multiplies it fast (AMX or AVX-512 on a CPU), f32 elsewhere.
+  std::optional<DType> activation;
+  bool reference = false;  ///< The plain loops of ops/reference instead of the fast ones (CPU only; slow).
+  OpsLimits limits;
+};
+
+/// Throws kUnsupported when the device cannot compute in the type asked for.
+[[nodiscard]] std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec);
+
+/// The type make_ops() takes when none is asked for.
+[[nodiscard]] DType default_activation_dtype(const Device& device);
+
+/// Bytes of scratch memory that make_ops() will take, for the memory plan.
+[[nodiscard]] size_t ops_scratch_bytes(const Device& device, const OpsSpec& spec);
+
+}  // namespace zp

@@ -1,0 +1,69 @@
+// One planning pass: from what waits and what is cached to the next step of every rank that has room for one. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "zp/cache/prefix_index.h"
+#include "zp/schedule/config.h"
+#include "zp/schedule/policy.h"
+#include "zp/schedule/request_queue.h"
+#include "zp/schedule/step_plan.h"
+
+namespace zp {
+
+/// What a plan needs to know of a rank.
+struct RankView {
+  bool open = false;                          ///< it can be given another step
+  double load_unfinished = 0;                 ///< of the steps it was given and has not finished
+  std::optional<uint64_t> unfinished_step{};  ///< the last of them
+};
+
+/// Everything that a plan depends on. Borrowed for the call.
+struct PlanInput {
+  std::span<const QueuedRequest* const> window;  ///< in order; interned
+  bool more_waiting = false;                     ///< requests beyond the window
+  const PrefixIndex* index = nullptr;
+  std::span<const RankView> ranks;
+  const SchedulerConfig* config = nullptr;
+  const CostModel* cost = nullptr;
+  const RoutePolicy* policy = nullptr;
+  int64_t pressing_ns = 0;  ///< deadlines up to here press
+};
+
+/// A segment before its kept blocks have numbers.
+struct PlannedSegment {
+  const QueuedRequest* request = nullptr;
+  int32_t begin = 0;
+  int32_t end = 0;
+  int64_t row = 0;
+  std::vector<BlockSource> prefix{};
+  int32_t fresh_blocks = 0;  ///< blocks from begin / kBlockTokens on that the rank has only through this segment
+  int32_t keep = 0;          ///< how many of those, from the first on, are to be kept, and
+  int32_t keep_wanted = 0;   ///< how many of these are read in this step or wanted by requests that wait
+};
+
+/// One rank's next step, before it is committed.
+struct PlannedStep {
+  int32_t rank = 0;
+  std::vector<PlannedSegment> segments;
+  int64_t tokens = 0;
+  double load = 0;
+  RequestCost cost;
+  StopReason filled_by = StopReason::kQueueEnded;
+  std::optional<uint64_t> relies_on{};
+};
+
+/// The steps of the open ranks, in order of ranks; a rank that got nothing has no segments.
+struct BatchPlan {
+  std::vector<PlannedStep> steps;
+};
+
+/// Deterministic, and changes nothing. Each request of the window goes to the rank that the policy chooses among the
+/// open ranks whose step is below target and has room for it, or stays. A request reuses the longest run of its blocks
+/// that the rank holds, expects, or computes earlier in the same step, but always computes at least its last token.
+[[nodiscard]] BatchPlan plan_batch(const PlanInput& input);
+
+}  // namespace zp

@@ -1,0 +1,128 @@
+// Decides which requests run on which rank in which step, and what each reuses. Holds all scheduling state.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "zp/base/clock.h"
+#include "zp/cache/prefix_index.h"
+#include "zp/schedule/config.h"
+#include "zp/schedule/planner.h"
+#include "zp/schedule/policy.h"
+#include "zp/schedule/request.h"
+#include "zp/schedule/request_queue.h"
+#include "zp/schedule/step_plan.h"
+
+namespace zp {
+
+enum class StepOutcome : uint8_t {
+  kDone,    ///< every kept block is in the pool
+  kFailed,  ///< nothing that the step promised can be relied on
+};
+
+/// Whether a rank that is still busy gets a step that could be filled further.
+enum class StepFill : uint8_t {
+  kAny,       ///< whatever waits
+  kFullOnly,  ///< a rank with an unfinished step gets its next one only when waiting for more would not fill it further
+};
+
+/// Counts since the start, unless said otherwise.
+struct SchedulerStats {
+  int32_t queued = 0;    ///< waiting now
+  int32_t in_steps = 0;  ///< in unfinished steps now
+  int64_t steps = 0;     ///< handed out, recalled ones not counted
+  int64_t requests_done = 0;
+  int64_t requests_failed = 0;
+  int64_t requests_cancelled = 0;
+  int64_t hit_tokens = 0;       ///< reused, in steps handed out and not recalled
+  int64_t computed_tokens = 0;  ///< computed, likewise
+  int64_t evictions = 0;        ///< blocks, all ranks
+  std::vector<double> load;     ///< [ranks] of the unfinished steps now
+};
+
+/// Steps that a rank may have at once: one running, one staged.
+inline constexpr int32_t kStepsPerRank = 2;
+
+/// Invariants: a request waits in the queue or is in exactly one unfinished step; blocks that an unfinished step reads
+/// or makes are pinned; a block is pending exactly while the step that makes it is unfinished. One thread owns a
+/// Scheduler; no call blocks, and none does I/O.
+///
+/// The engine's loop: submit() what arrives; for every rank with fewer than kStepsPerRank steps call next_step() until
+/// it gives nothing; finish_step() each step in the order of its rank.
+class Scheduler final {
+ public:
+  /// `config` must be valid (validate()); `clock` must outlive this. No policy: PrefixSaturationPolicy.
+  Scheduler(SchedulerConfig config, const ModelShape& shape, const Clock& clock,
+            std::unique_ptr<const RoutePolicy> policy = nullptr);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  [[nodiscard]] SubmitResult submit(ScheduleRequest request);
+  CancelResult cancel(uint64_t request);
+
+  /// The next step for `rank`: plans all ranks that have room, so that each request goes where it is best, and hands
+  /// out this rank's step. Empty: nothing waits for this rank, or it already has kStepsPerRank steps.
+  [[nodiscard]] std::optional<StepPlan> next_step(int32_t rank, StepFill fill = StepFill::kAny);
+
+  /// Ends the oldest unfinished step of a rank: its requests leave. After kFailed, the steps that relied on it are
+  /// recalled, and their ids returned: they must not run (or their results be dropped), and their requests wait again
+  /// in their old places. A step handed out by this object, each once, in the order of its rank.
+  std::vector<uint64_t> finish_step(uint64_t step, StepOutcome outcome);
+  /// Takes back a step that has not started; it must be the last of its rank. Its requests wait again, cancelled ones
+  /// leave. For a staged step whose requests were cancelled, or that could be planned better.
+  void recall_step(uint64_t step);
+
+  /// Steps planned from now on are filled to this load (the saturation threshold moves while the engine runs).
+  void set_load_target(double target, double target_deadline);
+
+  [[nodiscard]] SchedulerStats stats() const;
+  [[nodiscard]] const PrefixIndex& index() const noexcept { return index_; }
+  /// Aborts when an invariant does not hold. O(everything).
+  void check_invariants() const;
+
+ private:
+  struct SegmentRecord {
+    std::unique_ptr<QueuedRequest> request{};
+    std::vector<NodeId> pinned{};  ///< the start of its path that this segment pins
+    int32_t made = 0;              ///< how many of those, at the end, this segment promised
+  };
+  struct StepRecord {
+    uint64_t id = 0;
+    double load = 0;
+    int64_t tokens = 0;
+    int64_t hit_tokens = 0;
+    std::optional<uint64_t> relies_on{};
+    std::vector<SegmentRecord> segments{};
+  };
+
+  [[nodiscard]] BatchPlan plan(std::span<const QueuedRequest* const> window) const;
+  [[nodiscard]] StepPlan commit(const PlannedStep& planned);
+  SegmentRecord commit_segment(const PlannedSegment& planned, int32_t pinned, int32_t rank, StepPlan& step);
+  std::vector<const QueuedRequest*> look_ahead();
+  void forget_path(QueuedRequest& request);
+  void unwind(int32_t rank, StepRecord& step, StepOutcome outcome);
+  void leave(const QueuedRequest& request, StepOutcome outcome);
+  [[nodiscard]] int64_t pressing_ns() const;
+
+  SchedulerConfig config_;
+  CostModel cost_;
+  const Clock& clock_;
+  std::unique_ptr<const RoutePolicy> policy_;
+  PrefixIndex index_;
+  RequestQueue queue_;
+  std::vector<std::deque<StepRecord>> steps_;             ///< [ranks] unfinished, in order
+  std::unordered_map<uint64_t, int32_t> rank_of_step_;    ///< unfinished steps
+  std::unordered_map<uint64_t, QueuedRequest*> in_step_;  ///< requests in unfinished steps, by id
+  std::vector<uint64_t> interned_;                        ///< waiting requests whose paths are in the index
+  uint64_t passes_ = 0;                                   ///< planning passes so far
+  uint64_t next_step_ = 1;
+  SchedulerStats counts_;  ///< the parts that only grow
+};
+
+}  // namespace zp

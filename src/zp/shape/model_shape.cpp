@@ -1,0 +1,41 @@
+// Checks that a shape's numbers fit together.
+#include "zp/shape/model_shape.h"
+
+#include <fmt/format.h>
+
+namespace zp {
+
+std::vector<std::string> validate(const ModelShape& shape) {
+  std::vector<std::string> problems;
+  const auto positive = [&](const char* name, int32_t value) {
+    if (value <= 0) problems.push_back(fmt::format("{} is {}; it must be at least 1", name, value));
+  };
+  positive("layers", shape.layers);
+  positive("hidden", shape.hidden);
+  positive("query_heads", shape.query_heads);
+  positive("kv_heads", shape.kv_heads);
+  positive("head_dim", shape.head_dim);
+  positive("vocabulary", shape.vocabulary);
+  positive("max_positions", shape.max_positions);
+  if (shape.kv_heads > 0 && shape.query_heads % shape.kv_heads != 0)
+    problems.push_back(fmt::format("kv_heads {} does not divide query_heads {}", shape.kv_heads, shape.query_heads));
+  if (shape.head_dim % 2 != 0) problems.push_back(fmt::format("head_dim {} is odd", shape.head_dim));
+  if (static_cast<int64_t>(shape.feed_forward.size()) != shape.layers)
+    problems.push_back(fmt::format("{} layers, but {} feed-forward kinds", shape.layers, shape.feed_forward.size()));
+  if (shape.moe_layers() > 0) {
+    positive("experts", shape.experts);
+    positive("experts_per_token", shape.experts_per_token);
+    positive("expert_intermediate", shape.expert_intermediate);
+    if (shape.experts_per_token > shape.experts)
+      problems.push_back(
+          fmt::format("experts_per_token {} is more than experts {}", shape.experts_per_token, shape.experts));
+  }
+  if (shape.moe_layers() < shape.layers) positive("dense_intermediate", shape.dense_intermediate);
+  if (!(shape.rope_theta > 0))
+    problems.push_back(fmt::format("rope_theta is {}; it must be positive", shape.rope_theta));
+  if (!(shape.norm_eps >= 0))
+    problems.push_back(fmt::format("norm_eps is {}; it must not be negative", shape.norm_eps));
+  return problems;
+}
+
+}  // namespace zp

@@ -1,0 +1,28 @@
+// Is this text valid UTF-8, and how is a piece of it shown in a message?
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace zp {
+
+/// The byte offset of the first sequence that is not UTF-8 (overlong forms, surrogates and values above U+10FFFF
+/// are not), or empty when all of it is. Thread-safe.
+[[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view text);
+
+/// The text without the whitespace at its end: space, tab, newline, carriage return, form feed, vertical tab.
+/// ASCII only, so that it equals Python's `rstrip(" \t\n\r\f\v")`.
+[[nodiscard]] std::string_view strip_trailing_whitespace(std::string_view text) noexcept;
+
+/// The text without that whitespace at either end.
+[[nodiscard]] std::string_view strip_whitespace(std::string_view text) noexcept;
+
+/// The text with A to Z as a to z; other bytes unchanged.
+[[nodiscard]] std::string ascii_lower(std::string_view text);
+
+/// The text in single quotes for a message: control characters and invalid bytes as '?', cut after 60 bytes.
+[[nodiscard]] std::string quote_excerpt(std::string_view text);
+
+}  // namespace zp

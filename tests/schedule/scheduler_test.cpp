@@ -92,6 +92,21 @@ TEST(Scheduler, LooksNoFurtherAheadThanToldTo) {
   EXPECT_EQ(step->filled_by, StopReason::kLookAhead);
 }
 
+TEST(Scheduler, KnowsTheBlocksOfTheRequestsThatItLooksAtOnly) {
+  SchedulerConfig config = config_of(100, 1000);
+  config.pool_blocks = {64, 64};
+  config.look_ahead = 1;
+  SchedulerUnderTest t(config);
+  t.submit(1, text(1, 5 * kBlockTokens));
+  EXPECT_FALSE(t.next(1).has_value());  // it would go to rank 0, which was not asked
+  EXPECT_EQ(t.scheduler.index().tree().size(), 6);
+  ScheduleRequest urgent = request_of(2, text(2, kBlockTokens));
+  urgent.priority = 1;
+  t.submit(std::move(urgent));
+  EXPECT_FALSE(t.next(1).has_value());
+  EXPECT_EQ(t.scheduler.index().tree().size(), 2);
+}
+
 TEST(Scheduler, GivesARankOneRunningAndOneStagedStep) {
   SchedulerUnderTest t(config_of(10, 1000));
   for (uint64_t id = 0; id < 4; ++id) t.submit(id, text(static_cast<int32_t>(id), 20));

@@ -15,8 +15,9 @@ if(NOT DEFINED CMAKE_COMPILE_WARNING_AS_ERROR)
   set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
 endif()
 
-# The libraries that have no static form are carried beside the binary, in lib/, to machines that lack them.
-set(CMAKE_BUILD_RPATH "$ORIGIN/lib")
+# A build folder's lib/ holds the shared libraries for machines that lack them (tools/bundle_libraries.sh). Programs
+# lie in the build folder itself or, tests and benchmarks, one folder below.
+set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/lib")
 
 if(ZP_SANITIZE)
@@ -25,11 +26,13 @@ if(ZP_SANITIZE)
   add_link_options(-fsanitize=${ZP_SANITIZE})
 endif()
 
+# With a base folder and without the hash of the build folder, checkouts in different places share their objects.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   foreach(language CXX CUDA)
     if(NOT DEFINED CMAKE_${language}_COMPILER_LAUNCHER)
-      set(CMAKE_${language}_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+      set(CMAKE_${language}_COMPILER_LAUNCHER
+        env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
     endif()
   endforeach()
 endif()

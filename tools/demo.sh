@@ -36,9 +36,9 @@ row() {
     function percent(value) { return value == "" ? "-" : sprintf("%.1f %%", 100 * value) }
     BEGIN {
       printf format, task, items, percent(accuracy), percent(majority),
-        seconds > 0 ? sprintf("%.1f", items / seconds) : "-",
-        tokens_per_s == "" ? "-" : sprintf("%.0f", tokens_per_s),
-        prompt > 0 ? sprintf("%.1f %%", 100 * cached / prompt) : "-"
+        (seconds > 0 ? sprintf("%.1f", items / seconds) : "-"),
+        (tokens_per_s == "" ? "-" : sprintf("%.0f", tokens_per_s)),
+        (prompt > 0 ? sprintf("%.1f %%", 100 * cached / prompt) : "-")
     }'
 }
 
@@ -51,9 +51,9 @@ for task in examples/tasks/*.yaml; do
   name=$(basename "$task" .yaml)
   input=""
   for extension in jsonl csv tsv; do
-    if [ -e "examples/$name.$extension" ]; then input=examples/$name.$extension; fi
+    if [ -e "examples/rows/$name.$extension" ]; then input=examples/rows/$name.$extension; fi
   done
-  [ -n "$input" ] || die "examples/$name.jsonl (or .csv, .tsv) is missing, though $task is there"
+  [ -n "$input" ] || die "examples/rows/$name.jsonl (or .csv, .tsv) is missing, though $task is there"
   echo "== $name"
   if "$program" run --model "$model" --task "$task" --input "$input" --output "$out/$name.jsonl" \
     --summary "$out/$name.summary.json"; then

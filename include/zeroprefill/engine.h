@@ -25,17 +25,18 @@ enum class ComputeType : uint8_t {
 
 /// How to build an engine. Zero and unset mean: chosen by the engine, which says what it chose in EngineStats.
 struct EngineConfig {
-  std::filesystem::path model;   ///< a Hugging Face checkpoint folder
-  std::string device = "cpu";    ///< "cpu", "cuda" or "cuda:N"
-  int32_t threads = 0;           ///< CPU threads that compute; 0: all cores this process may use
+  std::filesystem::path model;  ///< a Hugging Face checkpoint folder
+  std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
+  int32_t threads = 0;          ///< CPU threads that compute; 0: all cores this process may use
   ComputeType compute = ComputeType::kAuto;
-  bool reference_ops = false;    ///< the slow specification instead of the fast operations, to look for errors
-  int64_t step_tokens = 4096;    ///< a step is filled until it computes this many tokens
-  int64_t chunk_tokens = 2048;   ///< everything but attention works on this many tokens at a time
-  int64_t max_context_tokens = 0;             ///< longest context accepted; 0: what the model was made for
-  std::optional<uint64_t> kv_cache_bytes;     ///< keys and values kept for reuse; 0: none outlive their step
-  std::optional<uint64_t> memory_limit_bytes; ///< refuse to start beyond this; unset: what the host or container allows
-  int32_t max_pending_requests = 4096;        ///< submit() blocks while this many are unanswered
+  bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
+  int64_t step_tokens = 4096;      ///< a step is filled until it computes this many tokens
+  int64_t chunk_tokens = 2048;     ///< everything but attention works on this many tokens at a time
+  int64_t max_context_tokens = 0;  ///< longest context accepted; 0: what the model was made for
+  std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
+  std::optional<uint64_t>
+      memory_limit_bytes;               ///< refuse to start beyond this; unset: what the host or container allows
+  int32_t max_pending_requests = 4096;  ///< submit() blocks while this many are unanswered
 };
 
 /// All contradictions found in a configuration ("step_tokens is 0; it must be at least 1"); empty if none.
@@ -81,13 +82,13 @@ struct MemoryItem {
 
 /// Counts since the engine was made.
 struct EngineStats {
-  std::string device;        ///< "cpu:0 (2 threads)"
-  std::string operations;    ///< "cpu bf16 (onednn 2.6.3, amx)"
-  std::string experts;       ///< "resident"
+  std::string device;      ///< "cpu:0 (2 threads)"
+  std::string operations;  ///< "cpu bf16 (onednn 2.6.3, amx)"
+  std::string experts;     ///< "resident"
   std::vector<MemoryItem> memory_plan;
-  double load_seconds = 0;   ///< from create() to ready
+  double load_seconds = 0;  ///< from create() to ready
   int64_t answered = 0;
-  int64_t failed = 0;        ///< cancelled ones too
+  int64_t failed = 0;  ///< cancelled ones too
   int64_t steps = 0;
   int64_t prompt_tokens = 0;    ///< of answered requests
   int64_t cached_tokens = 0;    ///< of these, reused
@@ -134,8 +135,8 @@ struct ModelReport {
   int32_t vocabulary = 0, max_positions = 0;
   bool tied_embeddings = false;
   int64_t parameters = 0, active_parameters = 0;
-  int64_t linear_flops_per_token = 0;           ///< all layers, without the output head
-  int64_t attention_flops_per_token_pair = 0;   ///< all layers, for each earlier token that a token sees
+  int64_t linear_flops_per_token = 0;          ///< all layers, without the output head
+  int64_t attention_flops_per_token_pair = 0;  ///< all layers, for each earlier token that a token sees
   int64_t head_flops_per_row = 0;
   uint64_t checkpoint_bytes = 0;
   uint64_t checkpoint_files = 0;

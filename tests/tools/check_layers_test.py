@@ -76,10 +76,13 @@ class CheckLayers(unittest.TestCase):
         self.allows("src/zp/device/cpu/cpu_stream.cpp", '"zp/device/cpu/cpu_device.h"')
         self.allows("src/zp/ops/cpu/matmul.cpp", '"zp/device/cpu/thread_pool.h"')
         self.allows("src/zp/ops/cuda/matmul.cu", '"zp/device/cuda/stream.h"')
+        self.allows("src/zp/ops/reference/dense.cpp", '"zp/device/cpu/cpu_stream.h"')
         reason = "only the factories and"
         self.refuses("src/zp/device/stream.cpp", '"zp/device/cpu/cpu_device.h"', reason)
         self.refuses("src/zp/ops/matmul.cpp", '"zp/ops/cpu/matmul.h"', reason)
         self.refuses("src/zp/ops/cpu/matmul.cpp", '"zp/ops/cuda/matmul.h"', reason)
+        self.refuses("src/zp/ops/reference/dense.cpp", '"zp/ops/cpu/matmul.h"', reason)
+        self.refuses("src/zp/ops/reference/dense.cpp", '"zp/device/cuda/stream.h"', reason)
         self.refuses("src/zp/engine/worker.cpp", '"zp/device/cuda/cuda_device.h"', reason)
         self.refuses("src/zp/model/factory.cpp", '"zp/ops/cpu/matmul.h"', reason)
 

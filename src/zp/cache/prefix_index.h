@@ -64,19 +64,22 @@ class PrefixIndex final {
   void match(std::span<const NodeId> path, std::span<int32_t> lengths) const;
 
   [[nodiscard]] RoomCounts room(int32_t rank) const;
+  /// Blocks that the rank expects. O(capacity); for checks.
+  [[nodiscard]] int32_t pending_count(int32_t rank) const;
   [[nodiscard]] const BlockPool& pool(int32_t rank) const { return ranks_[static_cast<size_t>(rank)].pool; }
   /// Blocks evicted from this rank so far.
   [[nodiscard]] int64_t evictions(int32_t rank) const { return ranks_[static_cast<size_t>(rank)].evictions; }
 
-  /// Pins the resident blocks at the start of `path`: they are not evicted until as many unpin() calls. `reuse` is for
-  /// blocks that are read, not made. Returns how many blocks were pinned.
-  int32_t pin(int32_t rank, std::span<const NodeId> path, bool reuse);
+  /// Pins the resident blocks at the start of `path`, which are about to be read: they count as reused, and are not
+  /// evicted until as many unpin() calls. `path` begins where a sequence does, or where an earlier pin() of it ended.
+  /// Returns how many blocks were pinned.
+  int32_t pin(int32_t rank, std::span<const NodeId> path);
   /// Takes back one pin of each block of `path`, the start of a sequence; last block first, so that children come to be
   /// older than parents.
   void unpin(int32_t rank, std::span<const NodeId> path);
 
   /// Gives absent blocks, consecutive in one sequence, a pool block each; they are pending and have one pin, their
-  /// maker's. Evicts as many unpinned blocks as that takes. `wanted` counts as reused at once. Requires a resident (or
+  /// maker's. Evicts as many unpinned blocks as that takes. `wanted` counts as reused at once. Requires a pinned (or
   /// root) parent, and room. The result is in the order of `nodes`.
   [[nodiscard]] std::vector<BlockId> promise(int32_t rank, std::span<const NodeId> nodes, bool wanted);
   /// A pending block's keys and values are in place.
@@ -88,8 +91,6 @@ class PrefixIndex final {
   void check_invariants() const;
 
  private:
-  /// Where an unpinned block waits to be evicted.
-  enum class List : uint8_t { kOneOff, kReused };
   struct Slot {  ///< one pool block
     NodeId node = kNoNode;
     BlockId older = kNoBlock;
@@ -98,28 +99,30 @@ class PrefixIndex final {
     int32_t children = 0;  ///< resident children
     bool pending = false;
     bool reused = false;
-    bool listed = false;
   };
-  struct Ends {
+  struct List {  ///< of committed blocks with no pins
     BlockId oldest = kNoBlock;
     BlockId newest = kNoBlock;
     int32_t size = 0;
   };
   struct Rank {
     BlockPool pool;
-    std::vector<Slot> slots;
-    Ends lists[2];
-    int32_t one_off_pinned = 0;
+    std::vector<Slot> slots;  ///< [pool capacity]
+    List one_off;
+    List reused;
+    int32_t one_off_pinned = 0;  ///< slots that are neither reused nor listed
     int64_t evictions = 0;
   };
 
   Slot* find(NodeId node, int32_t rank);
   [[nodiscard]] const Slot* find(NodeId node, int32_t rank) const;
-  void push_newest(Rank& rank, BlockId block);
-  void unlink(Rank& rank, BlockId block);
+  static List& list_of(Rank& rank, BlockId block);
+  static void push_newest(Rank& rank, BlockId block);
+  static void unlink(Rank& rank, BlockId block);
   void evict_oldest(int32_t rank);
   void remove(int32_t rank, BlockId block);
   void check_rank(int32_t rank) const;
+  void check_list(int32_t rank, const List& list) const;
 
   BlockTree tree_;
   std::vector<Rank> ranks_;

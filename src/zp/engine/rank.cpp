@@ -8,14 +8,15 @@
 
 namespace zp {
 
-Rank::Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, std::function<void(StepReport)> report)
+Rank::Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, Report report)
     : clock_(clock),
       report_(std::move(report)),
       device_(make_device(spec.device)),
       ops_(make_ops(*device_, spec.ops)),
       shape_(files.shape()),
       weights_(load_weights(files, *device_, *ops_)),
-      experts_(shape_, ExpertReader(files, *ops_), *device_, spec.device.threads > 0 ? spec.device.threads : usable_cores()),
+      experts_(shape_, ExpertReader(files, *ops_), *device_,
+               spec.device.threads > 0 ? spec.device.threads : usable_cores()),
       kv_pool_(*device_, shape_, ops_->activation_dtype(), kBlockTokens, spec.kv_blocks),
       forward_({*device_, *ops_, shape_, weights_, experts_, kv_pool_}, spec.limits),
       stream_(device_->create_stream("compute")),
@@ -29,6 +30,10 @@ Rank::~Rank() {
 void Rank::start(StepWork work) {
   const bool accepted = queue_.push(std::move(work));
   ZP_CHECK(accepted, "a step is started on a rank that is being destroyed");
+}
+
+StepRunner::Description Rank::description() const {
+  return {device_->description(), std::string(ops_->description()), std::string(experts_.description())};
 }
 
 void Rank::run() {

@@ -16,9 +16,9 @@ namespace zp {
 
 /// What a plan needs to know of a rank.
 struct RankView {
-  bool open = false;                        ///< it can be given another step
-  double load_unfinished = 0;               ///< of the steps it was given and has not finished
-  std::optional<uint64_t> unfinished_step;  ///< the last of them
+  bool open = false;                          ///< it can be given another step
+  double load_unfinished = 0;                 ///< of the steps it was given and has not finished
+  std::optional<uint64_t> unfinished_step{};  ///< the last of them
 };
 
 /// Everything that a plan depends on. Borrowed for the call.
@@ -30,7 +30,7 @@ struct PlanInput {
   const SchedulerConfig* config = nullptr;
   const CostModel* cost = nullptr;
   const RoutePolicy* policy = nullptr;
-  int64_t now_ns = 0;
+  int64_t pressing_ns = 0;  ///< deadlines up to here press
 };
 
 /// A segment before its kept blocks have numbers.
@@ -39,9 +39,10 @@ struct PlannedSegment {
   int32_t begin = 0;
   int32_t end = 0;
   int64_t row = 0;
-  std::vector<BlockSource> prefix;
-  int32_t keep = 0;         ///< how many of the blocks from begin / kBlockTokens on are to be kept: a leading run, and
-  int32_t keep_wanted = 0;  ///< how many at its start are reused by this plan or wanted by waiting requests
+  std::vector<BlockSource> prefix{};
+  int32_t fresh_blocks = 0;  ///< blocks from begin / kBlockTokens on that the rank has only through this segment
+  int32_t keep = 0;          ///< how many of those, from the first on, are to be kept, and
+  int32_t keep_wanted = 0;   ///< how many of these are read in this step or wanted by requests that wait
 };
 
 /// One rank's next step, before it is committed.
@@ -52,7 +53,7 @@ struct PlannedStep {
   double load = 0;
   RequestCost cost;
   StopReason filled_by = StopReason::kQueueEnded;
-  std::optional<uint64_t> relies_on;
+  std::optional<uint64_t> relies_on{};
 };
 
 /// The steps of the open ranks, in order of ranks; a rank that got nothing has no segments.

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -17,19 +17,23 @@ namespace zp {
 struct QueuedRequest {
   ScheduleRequest request;
   std::vector<NodeId> path;  ///< its whole blocks in the index; empty until first looked at
-  bool interned = false;     ///< `path` is valid
+  bool interned = false;     ///< `path` is valid, and has its references
+  uint64_t looked_at = 0;    ///< the last planning pass that saw it
   bool cancelled = false;    ///< only while it is in a step
   uint64_t sequence = 0;     ///< order of arrival
   uint64_t left_before = 0;  ///< how many had left the queue, and
   uint64_t ahead = 0;        ///< how many were waiting, when it arrived
 
   [[nodiscard]] int64_t tokens() const noexcept { return static_cast<int64_t>(request.tokens.size()); }
+  /// Its deadline is before `limit_ns`, or at it.
+  [[nodiscard]] bool presses(int64_t limit_ns) const noexcept {
+    return request.deadline_ns.has_value() && *request.deadline_ns <= limit_ns;
+  }
 };
 
-/// When the order is asked for, and how far.
+/// What the order depends on besides the requests, and how far it is wanted.
 struct QueueView {
-  int64_t now_ns = 0;
-  int64_t deadline_slack_ns = 0;
+  int64_t pressing_ns = 0;  ///< deadlines up to here press
   int32_t look_ahead = 0;
   int32_t bypass_max = 0;
 };
@@ -44,7 +48,8 @@ class RequestQueue final {
   /// Takes a waiting request out; null if there is none of this id.
   [[nodiscard]] std::unique_ptr<QueuedRequest> remove(uint64_t id);
 
-  [[nodiscard]] bool contains(uint64_t id) const { return requests_.contains(id); }
+  /// Null if no request of this id waits.
+  [[nodiscard]] QueuedRequest* find(uint64_t id) const;
   [[nodiscard]] int32_t size() const noexcept { return static_cast<int32_t>(requests_.size()); }
   /// How many younger requests have left the queue before the oldest one that waits; 0 when nothing waits.
   [[nodiscard]] uint64_t bypassed() const;
@@ -54,14 +59,14 @@ class RequestQueue final {
   void check_invariants() const;
 
  private:
-  using ArrivalKey = std::tuple<int32_t, uint64_t>;            ///< -priority, sequence
-  using DeadlineKey = std::tuple<int32_t, int64_t, uint64_t>;  ///< -priority, deadline, sequence
+  /// Priorities are negated, in 64 bits, so that the smallest key goes first.
+  using ArrivalKey = std::tuple<int64_t, uint64_t>;            ///< -priority, sequence
+  using DeadlineKey = std::tuple<int64_t, int64_t, uint64_t>;  ///< -priority, deadline, sequence
 
-  std::unordered_map<uint64_t, std::unique_ptr<QueuedRequest>> requests_;
-  std::set<uint64_t> sequences_;
-  std::set<ArrivalKey> arrivals_;
-  std::set<DeadlineKey> deadlines_;
-  std::unordered_map<uint64_t, QueuedRequest*> by_sequence_;
+  std::unordered_map<uint64_t, std::unique_ptr<QueuedRequest>> requests_;  ///< by id
+  std::map<uint64_t, QueuedRequest*> sequences_;
+  std::map<ArrivalKey, QueuedRequest*> arrivals_;
+  std::map<DeadlineKey, QueuedRequest*> deadlines_;
   uint64_t next_sequence_ = 1;
   uint64_t left_ = 0;
 };

@@ -88,27 +88,27 @@ class Scheduler final {
 
  private:
   struct SegmentRecord {
-    std::unique_ptr<QueuedRequest> request;
-    int32_t pinned = 0;      ///< first blocks of the path that this segment pins
-    int32_t made_begin = 0;  ///< blocks of the path that this segment promised
-    int32_t made_end = 0;
+    std::unique_ptr<QueuedRequest> request{};
+    std::vector<NodeId> pinned{};  ///< the start of its path that this segment pins
+    int32_t made = 0;              ///< how many of those, at the end, this segment promised
   };
   struct StepRecord {
     uint64_t id = 0;
     double load = 0;
     int64_t tokens = 0;
     int64_t hit_tokens = 0;
-    std::optional<uint64_t> relies_on;
-    std::vector<SegmentRecord> segments;
+    std::optional<uint64_t> relies_on{};
+    std::vector<SegmentRecord> segments{};
   };
 
   [[nodiscard]] BatchPlan plan(std::span<const QueuedRequest* const> window) const;
   [[nodiscard]] StepPlan commit(const PlannedStep& planned);
-  Segment commit_segment(const PlannedSegment& planned, int32_t rank, StepRecord& record);
-  std::vector<QueuedRequest*> look_ahead();
+  SegmentRecord commit_segment(const PlannedSegment& planned, int32_t pinned, int32_t rank, StepPlan& step);
+  std::vector<const QueuedRequest*> look_ahead();
+  void forget_path(QueuedRequest& request);
   void unwind(int32_t rank, StepRecord& step, StepOutcome outcome);
-  void recall_last(int32_t rank);
-  void leave(std::unique_ptr<QueuedRequest> request);
+  void leave(const QueuedRequest& request, StepOutcome outcome);
+  [[nodiscard]] int64_t pressing_ns() const;
 
   SchedulerConfig config_;
   CostModel cost_;
@@ -119,6 +119,8 @@ class Scheduler final {
   std::vector<std::deque<StepRecord>> steps_;             ///< [ranks] unfinished, in order
   std::unordered_map<uint64_t, int32_t> rank_of_step_;    ///< unfinished steps
   std::unordered_map<uint64_t, QueuedRequest*> in_step_;  ///< requests in unfinished steps, by id
+  std::vector<uint64_t> interned_;                        ///< waiting requests whose paths are in the index
+  uint64_t passes_ = 0;                                   ///< planning passes so far
   uint64_t next_step_ = 1;
   SchedulerStats counts_;  ///< the parts that only grow
 };

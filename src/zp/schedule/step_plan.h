@@ -32,11 +32,11 @@ struct BlockStore {
 /// One request's part of a step: it computes tokens [begin, end).
 struct Segment {
   uint64_t request = 0;
-  int32_t begin = 0;                ///< a multiple of kBlockTokens; at least one token is computed
-  int32_t end = 0;                  ///< the request's last token is computed in this segment
-  int64_t row = 0;                  ///< the step's fresh row of token `begin`
-  std::vector<BlockSource> prefix;  ///< [begin / kBlockTokens], in order of the sequence
-  std::vector<BlockStore> keep;  ///< whole blocks inside [begin, end), in order of the sequence; often a part of them
+  int32_t begin = 0;                  ///< a multiple of kBlockTokens; at least one token is computed
+  int32_t end = 0;                    ///< the request's last token is computed in this segment
+  int64_t row = 0;                    ///< the step's fresh row of token `begin`
+  std::vector<BlockSource> prefix{};  ///< [begin / kBlockTokens], in order of the sequence
+  std::vector<BlockStore> keep{};  ///< whole blocks inside [begin, end), in order of the sequence; often a part of them
 
   [[nodiscard]] int32_t tokens() const noexcept { return end - begin; }
 };
@@ -56,7 +56,7 @@ enum class StopReason : uint8_t {
 struct StepPlan {
   uint64_t id = 0;
   int32_t rank = 0;
-  std::vector<Segment> segments;
+  std::vector<Segment> segments{};
   int64_t tokens = 0;      ///< computed; the number of fresh rows
   int64_t hit_tokens = 0;  ///< reused
   double load = 0;         ///< by the LoadRule
@@ -64,7 +64,7 @@ struct StepPlan {
   StopReason filled_by = StopReason::kQueueEnded;
   /// The unfinished step whose promised blocks this one reads: it may start only after that one, and must not run at
   /// all if that one failed. Empty: independent.
-  std::optional<uint64_t> relies_on;
+  std::optional<uint64_t> relies_on{};
 };
 
 }  // namespace zp

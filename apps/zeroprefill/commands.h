@@ -1,0 +1,19 @@
+// The subcommands: each adds itself to the command line and returns what runs it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace zp::app {
+
+/// Runs a parsed subcommand and returns the process's exit code.
+using Command = std::function<int()>;
+
+/// Answers a task's question for every row of an input.
+[[nodiscard]] Command add_run(CLI::App& app);
+/// Says what a checkpoint is and what it takes to run it.
+[[nodiscard]] Command add_inspect(CLI::App& app);
+/// Texts to token ids, or back.
+[[nodiscard]] Command add_tokenize(CLI::App& app);
+
+}  // namespace zp::app

@@ -1,0 +1,50 @@
+// The zeroprefill command line.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+
+#include "commands.h"
+#include "zp/base/error.h"
+
+namespace {
+
+// Exit codes: 0 done, 1 an error, 2 a wrong command line.
+constexpr int kExitError = 1;
+constexpr int kExitUsage = 2;
+
+int run_command(const zp::app::Command& command) {
+  try {
+    return command();
+  } catch (const zp::Error& error) {
+    fmt::print(stderr, "zeroprefill: {}: {}\n", to_string(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "zeroprefill: out_of_memory: the system refused an allocation\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "zeroprefill: {}\n", error.what());
+  }
+  return kExitError;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error with a name, not a silent end
+  CLI::App app("Prefill-only inference for mixture-of-experts models: classify, moderate, verify, choose.");
+  app.name("zeroprefill");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", ZP_VERSION);
+  const zp::app::Command run = zp::app::add_run(app);
+  const zp::app::Command inspect = zp::app::add_inspect(app);
+  const zp::app::Command tokenize = zp::app::add_tokenize(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  if (app.got_subcommand("run")) return run_command(run);
+  if (app.got_subcommand("inspect")) return run_command(inspect);
+  return run_command(tokenize);
+}

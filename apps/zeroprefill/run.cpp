@@ -1,0 +1,195 @@
+// `zeroprefill run`: rows in, answers out, in input order.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "commands.h"
+#include "engine_options.h"
+#include "progress.h"
+#include "summary.h"
+#include "zeroprefill/engine.h"
+#include "zp/task/answer.h"
+#include "zp/task/answer_writer.h"
+#include "zp/task/label_set.h"
+#include "zp/task/metrics.h"
+#include "zp/task/output_file.h"
+#include "zp/task/prompt.h"
+#include "zp/task/row_reader.h"
+#include "zp/task/task_spec.h"
+
+namespace zp::app {
+namespace {
+
+struct RunOptions {
+  EngineOptions engine;
+  std::string task;
+  std::string input;
+  std::string output = "-";
+  std::string summary;
+};
+
+// The labels' token ids. A context's last token decides how a label is tokenized, and every context of a task ends with
+// the same text, so one stands for all.
+struct Labels {
+  std::vector<std::string> texts;
+  std::vector<Candidate> tokens;
+};
+
+Labels find_labels(const TaskSpec& spec, const Engine& engine) {
+  constexpr std::string_view kContextEnd = "\n\nx\nAnswer:";
+  Labels labels;
+  std::vector<int32_t> taken;
+  std::unordered_map<std::string, int32_t> token_of;
+  labels.texts = choose_labels(spec, [&](std::string_view label) {
+    const std::optional<int32_t> token = engine.candidate_token(kContextEnd, label);
+    if (!token || std::find(taken.begin(), taken.end(), *token) != taken.end()) return false;
+    taken.push_back(*token);
+    token_of.emplace(label, *token);
+    return true;
+  });
+  for (const std::string& text : labels.texts) labels.tokens.emplace_back(token_of.at(text));
+  return labels;
+}
+
+// Takes outcomes on the engine's thread and writes them.
+class Collector final {
+ public:
+  Collector(const TaskSpec& spec, const std::string& output, const Clock& clock)
+      : spec_(spec), writer_(output), metrics_(spec.choices.size()), progress_(clock, 0) {}
+
+  // The callback of one row. A failed write must stop the reading, and callbacks may not throw: it is kept.
+  void take(const PreparedRow& row, int64_t index, const Outcome& outcome) noexcept {
+    try {
+      if (const auto* failure = std::get_if<Failure>(&outcome))
+        return take_error(row.id, index, {failure->code, failure->message});
+      const auto& answer = std::get<Answer>(outcome);
+      const ItemResult item{.logits = {answer.logits.begin(), answer.logits.end()},
+                            .log_sum_exp = answer.log_sum_exp,
+                            .prompt_tokens = answer.prompt_tokens,
+                            .cached_tokens = answer.cached_tokens};
+      const auto scored = score_candidates(item, spec_.choices.size());
+      if (const auto* error = std::get_if<RowError>(&scored)) return take_error(row.id, index, *error);
+      const auto& scores = std::get<Scores>(scored);
+      {
+        const std::lock_guard lock(mutex_);
+        metrics_.add_answer(scores.best, row.label);
+        progress_.update(++done_);
+      }
+      writer_.write(index, answer_line(spec_, row.id, scores, item));
+    } catch (...) {
+      keep_failure();
+    }
+  }
+
+  void take_error(const RowId& id, int64_t index, const RowError& error) noexcept {
+    try {
+      {
+        const std::lock_guard lock(mutex_);
+        metrics_.add_error(error.code);
+        progress_.update(++done_);
+      }
+      writer_.write(index, error_line(id, error));
+    } catch (...) {
+      keep_failure();
+    }
+  }
+
+  // Throws the first failure to write.
+  void rethrow_failure() const {
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  TaskMetricsSummary close() {
+    progress_.finish();
+    rethrow_failure();
+    (void)writer_.close();
+    return metrics_.summarize();
+  }
+
+ private:
+  void keep_failure() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+
+  const TaskSpec& spec_;
+  AnswerWriter writer_;
+  mutable std::mutex mutex_;
+  TaskMetrics metrics_;         // guarded by mutex_
+  Progress progress_;           // guarded by mutex_
+  int64_t done_ = 0;            // guarded by mutex_
+  std::exception_ptr failure_;  // guarded by mutex_
+};
+
+void submit_rows(RowReader& rows, const PromptRenderer& renderer, const Labels& labels, Engine& engine,
+                 Collector& collector) {
+  while (std::optional<Row> row = rows.next()) {
+    collector.rethrow_failure();
+    auto prepared = std::make_shared<PreparedRow>(renderer.prepare(*row));
+    const int64_t index = row->index;
+    if (prepared->error) {
+      collector.take_error(prepared->id, index, *prepared->error);
+      continue;
+    }
+    try {
+      Request request;
+      request.context = std::move(prepared->context);
+      request.candidates = labels.tokens;
+      (void)engine.submit(std::move(request), [prepared, index, &collector](uint64_t, const Outcome& outcome) {
+        collector.take(*prepared, index, outcome);
+      });
+    } catch (const Error& error) {
+      collector.take_error(prepared->id, index, {error.code(), error.what()});
+    }
+  }
+}
+
+int run(const RunOptions& options) {
+  const TaskSpec spec = load_task_spec(options.task);
+  require_different_files(options.input, options.output);
+  const std::unique_ptr<RowReader> rows = open_rows(options.input);
+  const std::unique_ptr<Engine> engine = Engine::create(engine_config(options.engine));
+  const Labels labels = find_labels(spec, *engine);
+  const PromptRenderer renderer(spec, labels.texts);
+  const SteadyClock clock;
+  Collector collector(spec, options.output, clock);
+
+  const int64_t begin_ns = clock.now_ns();
+  try {
+    submit_rows(*rows, renderer, labels, *engine, collector);
+  } catch (...) {
+    engine->drain();  // callbacks refer to the collector
+    throw;
+  }
+  engine->drain();
+  const TaskMetricsSummary metrics = collector.close();
+  const RunSummary summary{metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
+  if (!options.summary.empty()) write_summary(summary, options.summary);
+  print_summary(summary);
+  if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
+    fmt::print(stderr, "no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
+  return 0;
+}
+
+}  // namespace
+
+Command add_run(CLI::App& app) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Answer a task's question for every row of an input");
+  add_engine_options(*command, options->engine);
+  command->add_option("--task", options->task, "Task file (YAML)")->required();
+  command->add_option("--input", options->input, "Rows: a .jsonl, .csv or .tsv file, or - for JSON lines on stdin")
+      ->required();
+  command->add_option("--output", options->output, "Answers as JSON lines, in input order; - for stdout")
+      ->capture_default_str();
+  command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");
+  return [options] { return run(*options); };
+}
+
+}  // namespace zp::app

@@ -1,0 +1,75 @@
+// Writes run summaries.
+#include "summary.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "format.h"
+#include "zp/base/host_info.h"
+#include "zp/task/output_file.h"
+
+namespace zp::app {
+namespace {
+
+double per_second(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
+
+nlohmann::ordered_json or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const RunSummary& s) {
+  nlohmann::ordered_json errors = nlohmann::ordered_json::object();
+  for (const auto& [code, count] : s.metrics.failed_by_code) errors[std::string(to_string(code))] = count;
+  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  for (const MemoryItem& item : s.stats.memory_plan) memory[item.consumer] = item.bytes;
+  return {{"items", s.metrics.rows},
+          {"answered", s.metrics.answered},
+          {"errors", s.metrics.failed},
+          {"errors_by_code", errors},
+          {"prompt_tokens", s.stats.prompt_tokens},
+          {"computed_tokens", s.stats.computed_tokens},
+          {"cached_tokens", s.stats.cached_tokens},
+          {"steps", s.stats.steps},
+          {"wall_seconds", s.wall_seconds},
+          {"compute_seconds", s.stats.compute_seconds},
+          {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
+          {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
+          {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
+          {"labelled", s.metrics.scored},
+          {"accuracy", or_null(s.metrics.accuracy)},
+          {"accuracy_interval_95", {s.metrics.accuracy_95.low, s.metrics.accuracy_95.high}},
+          {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
+          {"macro_f1", or_null(s.metrics.macro_f1)},
+          {"load_seconds", s.stats.load_seconds},
+          {"peak_memory_bytes", peak_resident_bytes()},
+          {"device", s.stats.device},
+          {"operations", s.stats.operations},
+          {"experts", s.stats.experts},
+          {"memory_plan_bytes", memory}};
+}
+
+void write_summary(const RunSummary& summary, const std::string& path) {
+  OutputFile file(path);
+  file.write_lines(to_json(summary).dump(2) + "\n");
+  file.close();
+}
+
+void print_summary(const RunSummary& s) {
+  fmt::print(stderr, "{} rows, {} answered, {} errors in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n",
+             s.metrics.rows, s.metrics.answered, s.metrics.failed, s.wall_seconds,
+             per_second(s.metrics.rows, s.wall_seconds), s.stats.load_seconds);
+  const double reused = s.stats.prompt_tokens > 0 ? 100.0 * static_cast<double>(s.stats.cached_tokens) /
+                                                        static_cast<double>(s.stats.prompt_tokens)
+                                                  : 0;
+  fmt::print(stderr, "{} prompt tokens, {:.1f} % reused, {:.0f} tokens/s; {} on {}\n", s.stats.prompt_tokens, reused,
+             per_second(s.stats.prompt_tokens, s.wall_seconds), s.stats.operations, s.stats.device);
+  if (s.metrics.accuracy)
+    fmt::print(stderr, "accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
+               100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,
+               100 * s.metrics.majority_accuracy.value_or(0), s.metrics.macro_f1.value_or(0), s.metrics.scored);
+}
+
+}  // namespace zp::app

@@ -1,0 +1,24 @@
+// What a run came to, for people (stderr) and for programs (JSON).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "zeroprefill/engine.h"
+#include "zp/task/metrics.h"
+
+namespace zp::app {
+
+struct RunSummary {
+  TaskMetricsSummary metrics;
+  EngineStats stats;
+  double wall_seconds = 0;  ///< from the first row read to the last answer written; loading is apart
+};
+
+[[nodiscard]] nlohmann::ordered_json to_json(const RunSummary& summary);
+/// Throws kIo naming the path.
+void write_summary(const RunSummary& summary, const std::string& path);
+/// A few lines on stderr.
+void print_summary(const RunSummary& summary);
+
+}  // namespace zp::app

@@ -1,0 +1,254 @@
+// Residency of blocks on ranks, and the order in which they leave.
+#include "zp/cache/prefix_index.h"
+
+#include <algorithm>
+
+#include "zp/base/check.h"
+
+namespace zp {
+
+PrefixIndex::PrefixIndex(std::span<const int32_t> capacities) {
+  ZP_CHECK(!capacities.empty() && capacities.size() <= kMaxRanks, "{} ranks; 1 to {} are possible", capacities.size(),
+           kMaxRanks);
+  for (const int32_t capacity : capacities)
+    ranks_.push_back({.pool = BlockPool(capacity),
+                      .slots = std::vector<Slot>(static_cast<size_t>(capacity)),
+                      .one_off = {},
+                      .reused = {}});
+}
+
+std::vector<NodeId> PrefixIndex::acquire(const SequenceBlocks& sequence) {
+  std::vector<NodeId> path = tree_.acquire(sequence);
+  const auto nodes = static_cast<size_t>(tree_.id_limit());
+  if (resident_.size() < nodes) {
+    resident_.resize(nodes, 0);
+    blocks_.resize(nodes * ranks_.size(), kNoBlock);
+  }
+  return path;
+}
+
+BlockId PrefixIndex::block(NodeId node, int32_t rank) const {
+  return blocks_[static_cast<size_t>(node) * ranks_.size() + static_cast<size_t>(rank)];
+}
+
+const PrefixIndex::Slot* PrefixIndex::find(NodeId node, int32_t rank) const {
+  const BlockId id = block(node, rank);
+  return id == kNoBlock ? nullptr : &ranks_[static_cast<size_t>(rank)].slots[static_cast<size_t>(id)];
+}
+
+PrefixIndex::Slot* PrefixIndex::find(NodeId node, int32_t rank) {
+  return const_cast<Slot*>(static_cast<const PrefixIndex*>(this)->find(node, rank));
+}
+
+Residency PrefixIndex::residency(NodeId node, int32_t rank) const {
+  const Slot* slot = find(node, rank);
+  if (slot == nullptr) return Residency::kAbsent;
+  return slot->pending ? Residency::kPending : Residency::kCommitted;
+}
+
+bool PrefixIndex::pinned(NodeId node, int32_t rank) const {
+  const Slot* slot = find(node, rank);
+  return slot != nullptr && slot->pins > 0;
+}
+
+bool PrefixIndex::reused(NodeId node, int32_t rank) const {
+  const Slot* slot = find(node, rank);
+  return slot != nullptr && slot->reused;
+}
+
+void PrefixIndex::match(std::span<const NodeId> path, std::span<int32_t> lengths) const {
+  uint64_t matching = ~uint64_t{0} >> (kMaxRanks - ranks());
+  int32_t length = 0;
+  for (const NodeId node : path) {
+    const uint64_t still = matching & resident_ranks(node);
+    for (uint64_t ended = matching & ~still; ended != 0; ended &= ended - 1)
+      lengths[static_cast<size_t>(std::countr_zero(ended))] = length;
+    matching = still;
+    if (matching == 0) return;
+    ++length;
+  }
+  for (; matching != 0; matching &= matching - 1) lengths[static_cast<size_t>(std::countr_zero(matching))] = length;
+}
+
+RoomCounts PrefixIndex::room(int32_t rank) const {
+  const Rank& r = ranks_[static_cast<size_t>(rank)];
+  return {.free = r.pool.free_count(),
+          .one_off = r.one_off.size,
+          .reused = r.reused.size,
+          .one_off_pinned = r.one_off_pinned};
+}
+
+int32_t PrefixIndex::pending_count(int32_t rank) const {
+  const std::vector<Slot>& slots = ranks_[static_cast<size_t>(rank)].slots;
+  return static_cast<int32_t>(std::ranges::count_if(slots, &Slot::pending));
+}
+
+int32_t PrefixIndex::pin(int32_t rank, std::span<const NodeId> path) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  int32_t count = 0;
+  for (const NodeId node : path) {
+    Slot* slot = find(node, rank);
+    if (slot == nullptr) break;
+    if (slot->pins == 0) {
+      unlink(r, block(node, rank));
+    } else if (!slot->reused) {
+      --r.one_off_pinned;
+    }
+    ++slot->pins;
+    slot->reused = true;
+    ++count;
+  }
+  return count;
+}
+
+void PrefixIndex::unpin(int32_t rank, std::span<const NodeId> path) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  for (size_t i = path.size(); i-- > 0;) {
+    Slot* slot = find(path[i], rank);
+    ZP_CHECK(slot != nullptr && slot->pins > 0, "node {} has no pin on rank {}", path[i], rank);
+    if (--slot->pins > 0 || slot->pending) continue;
+    if (!slot->reused) --r.one_off_pinned;
+    push_newest(r, block(path[i], rank));
+  }
+}
+
+std::vector<BlockId> PrefixIndex::promise(int32_t rank, std::span<const NodeId> nodes, bool wanted) {
+  std::vector<BlockId> ids(nodes.size(), kNoBlock);
+  if (nodes.empty()) return ids;
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  const NodeId parent = tree_.parent(nodes.front());
+  ZP_CHECK(tree_.is_root(parent) || pinned(parent, rank), "the parent of node {} is not pinned", nodes.front());
+  while (r.pool.free_count() < static_cast<int32_t>(ids.size())) evict_oldest(rank);
+  r.pool.allocate(ids, tree_.is_root(parent) ? kNoBlock : block(parent, rank));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const NodeId node = nodes[i];
+    ZP_CHECK(!resident(node, rank), "rank {} has node {} already", rank, node);
+    r.slots[static_cast<size_t>(ids[i])] = Slot{.node = node, .pins = 1, .pending = true, .reused = wanted};
+    if (!wanted) ++r.one_off_pinned;
+    blocks_[static_cast<size_t>(node) * ranks_.size() + static_cast<size_t>(rank)] = ids[i];
+    resident_[static_cast<size_t>(node)] |= uint64_t{1} << rank;
+    tree_.hold(node);
+    if (Slot* before = find(tree_.parent(node), rank)) ++before->children;
+  }
+  return ids;
+}
+
+void PrefixIndex::commit(int32_t rank, NodeId node) {
+  Slot* slot = find(node, rank);
+  ZP_CHECK(slot != nullptr && slot->pending && slot->pins > 0, "rank {} does not expect node {}", rank, node);
+  slot->pending = false;
+}
+
+void PrefixIndex::withdraw(int32_t rank, NodeId node) {
+  Slot* slot = find(node, rank);
+  ZP_CHECK(slot != nullptr && slot->pending, "rank {} does not expect node {}", rank, node);
+  ZP_CHECK(slot->pins == 0, "node {} is relied on by {}", node, slot->pins);
+  if (!slot->reused) --ranks_[static_cast<size_t>(rank)].one_off_pinned;
+  remove(rank, block(node, rank));
+}
+
+PrefixIndex::List& PrefixIndex::list_of(Rank& rank, BlockId block) {
+  return rank.slots[static_cast<size_t>(block)].reused ? rank.reused : rank.one_off;
+}
+
+void PrefixIndex::push_newest(Rank& rank, BlockId block) {
+  List& list = list_of(rank, block);
+  Slot& slot = rank.slots[static_cast<size_t>(block)];
+  slot.older = list.newest;
+  slot.newer = kNoBlock;
+  (list.newest == kNoBlock ? list.oldest : rank.slots[static_cast<size_t>(list.newest)].newer) = block;
+  list.newest = block;
+  ++list.size;
+}
+
+void PrefixIndex::unlink(Rank& rank, BlockId block) {
+  List& list = list_of(rank, block);
+  Slot& slot = rank.slots[static_cast<size_t>(block)];
+  (slot.older == kNoBlock ? list.oldest : rank.slots[static_cast<size_t>(slot.older)].newer) = slot.newer;
+  (slot.newer == kNoBlock ? list.newest : rank.slots[static_cast<size_t>(slot.newer)].older) = slot.older;
+  slot.older = kNoBlock;
+  slot.newer = kNoBlock;
+  --list.size;
+}
+
+void PrefixIndex::evict_oldest(int32_t rank) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  const BlockId victim = r.one_off.oldest != kNoBlock ? r.one_off.oldest : r.reused.oldest;
+  ZP_CHECK(victim != kNoBlock, "rank {} has no block to evict", rank);
+  unlink(r, victim);
+  remove(rank, victim);
+  ++r.evictions;
+}
+
+// Forgets a block that is in no list and gives its place back.
+void PrefixIndex::remove(int32_t rank, BlockId block) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  Slot& slot = r.slots[static_cast<size_t>(block)];
+  const NodeId node = slot.node;
+  ZP_CHECK(slot.children == 0, "node {} has {} children on rank {}", node, slot.children, rank);
+  const NodeId parent = tree_.parent(node);
+  if (Slot* before = find(parent, rank)) --before->children;
+  slot = Slot{};
+  r.pool.free(block);
+  blocks_[static_cast<size_t>(node) * ranks_.size() + static_cast<size_t>(rank)] = kNoBlock;
+  resident_[static_cast<size_t>(node)] &= ~(uint64_t{1} << rank);
+  tree_.unhold(node);
+}
+
+void PrefixIndex::check_invariants() const {
+  tree_.check_invariants();
+  for (int32_t rank = 0; rank < ranks(); ++rank) check_rank(rank);
+}
+
+void PrefixIndex::check_rank(int32_t rank) const {
+  const Rank& r = ranks_[static_cast<size_t>(rank)];
+  r.pool.check_invariants();
+  int32_t one_off_pinned = 0;
+  int32_t unpinned = 0;
+  std::vector<int32_t> children(r.slots.size(), 0);
+  for (size_t i = 0; i < r.slots.size(); ++i) {
+    const Slot& slot = r.slots[i];
+    const auto id = static_cast<BlockId>(i);
+    ZP_CHECK((slot.node == kNoNode) == r.pool.is_free(id), "block {} of rank {}: node {}", i, rank, slot.node);
+    if (slot.node == kNoNode) continue;
+    ZP_CHECK(block(slot.node, rank) == id && resident(slot.node, rank), "node {} is not in block {}", slot.node, i);
+    ZP_CHECK(slot.pins > 0 || !slot.pending, "pending node {} has no pin", slot.node);
+    if (slot.pins == 0) ++unpinned;
+    if (slot.pins > 0 && !slot.reused) ++one_off_pinned;
+    const NodeId parent = tree_.parent(slot.node);
+    if (tree_.is_root(parent)) continue;
+    const Slot* before = find(parent, rank);
+    ZP_CHECK(before != nullptr, "rank {} has node {} without its parent", rank, slot.node);
+    ZP_CHECK(before->pins > 0 || slot.pins == 0, "node {} is pinned, its parent is not", slot.node);
+    ZP_CHECK(before->reused || !slot.reused, "node {} is reused, its parent is not", slot.node);
+    ++children[static_cast<size_t>(block(parent, rank))];
+  }
+  for (size_t i = 0; i < r.slots.size(); ++i)
+    ZP_CHECK(r.slots[i].children == children[i], "block {} has {} children, {} counted", i, children[i],
+             r.slots[i].children);
+  ZP_CHECK(one_off_pinned == r.one_off_pinned, "{} pinned one-offs, {} counted", one_off_pinned, r.one_off_pinned);
+  ZP_CHECK(unpinned == r.one_off.size + r.reused.size, "{} unpinned blocks, {} listed", unpinned,
+           r.one_off.size + r.reused.size);
+  check_list(rank, r.one_off);
+  check_list(rank, r.reused);
+}
+
+void PrefixIndex::check_list(int32_t rank, const List& list) const {
+  const Rank& r = ranks_[static_cast<size_t>(rank)];
+  std::vector<bool> seen(r.slots.size(), false);
+  BlockId older = kNoBlock;
+  int32_t size = 0;
+  for (BlockId id = list.oldest; id != kNoBlock; id = r.slots[static_cast<size_t>(id)].newer) {
+    const Slot& slot = r.slots[static_cast<size_t>(id)];
+    ZP_CHECK(++size <= list.size, "a list of {} has a loop", list.size);
+    ZP_CHECK(slot.older == older, "block {}: older is {}, not {}", id, slot.older, older);
+    ZP_CHECK(slot.pins == 0 && slot.reused == (&list == &r.reused), "block {} is in the wrong list", id);
+    const BlockId parent = block(tree_.parent(slot.node), rank);
+    ZP_CHECK(parent == kNoBlock || !seen[static_cast<size_t>(parent)], "block {} comes after its parent", id);
+    seen[static_cast<size_t>(id)] = true;
+    older = id;
+  }
+  ZP_CHECK(size == list.size && older == list.newest, "a list has {} blocks, {} counted", size, list.size);
+}
+
+}  // namespace zp

@@ -1,0 +1,204 @@
+// The scheduling thread.
+#include "zp/engine/dispatcher.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "zp/base/error.h"
+#include "zp/engine/step_builder.h"
+
+namespace zp {
+namespace {
+
+std::string message_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+Answer make_answer(const Segment& segment, std::span<const float> logits, float log_sum_exp) {
+  Answer answer;
+  answer.logits.assign(logits.begin(), logits.end());
+  answer.log_sum_exp = log_sum_exp;
+  answer.best = static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  answer.prompt_tokens = segment.end;
+  answer.cached_tokens = segment.begin;
+  return answer;
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock,
+                       const MakeRank& make_rank)
+    : clock_(clock), max_pending_(config.queue_max), scheduler_(config, shape, clock) {
+  for (int32_t rank = 0; rank < config.ranks(); ++rank)
+    ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
+  const StepRunner::Description description = ranks_.front()->description();
+  stats_.device = description.device;
+  stats_.operations = description.operations;
+  stats_.experts = description.experts;
+  thread_ = std::thread([this] { run(); });
+}
+
+Dispatcher::~Dispatcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  (void)commands_.push(Stop{});
+  thread_.join();
+  commands_.close();  // nobody listens to ranks that still report
+  ranks_.clear();
+}
+
+uint64_t Dispatcher::submit(CheckedRequest request, Callback callback) {
+  uint64_t id = 0;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return unanswered_ < max_pending_ || closing_; });
+    if (closing_) fail(ErrorCode::kCancelled, "the engine is shutting down");
+    ++unanswered_;
+    id = next_id_++;
+  }
+  request.schedule.id = id;
+  request.schedule.arrival_ns = clock_.now_ns();
+  if (!commands_.push(Submission{id, std::move(request), std::move(callback)}))
+    fail(ErrorCode::kCancelled, "the engine is shutting down");
+  return id;
+}
+
+void Dispatcher::cancel(uint64_t id) { (void)commands_.push(Cancellation{id}); }
+
+void Dispatcher::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return unanswered_ == 0; });
+}
+
+EngineStats Dispatcher::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Dispatcher::run() {
+  while (true) {
+    std::optional<Command> command = commands_.pop();
+    ZP_CHECK(command.has_value(), "the command queue was closed before the scheduling thread stopped");
+    // All that has arrived is taken in before planning, so that a step sees whatever it could hold.
+    for (; command; command = commands_.try_pop()) {
+      if (std::holds_alternative<Stop>(*command)) return fail_all({ErrorCode::kCancelled, "the engine was shut down"});
+      if (auto* submission = std::get_if<Submission>(&*command)) handle(*submission);
+      if (auto* cancellation = std::get_if<Cancellation>(&*command)) handle(*cancellation);
+      if (auto* report = std::get_if<StepReport>(&*command)) handle(*report);
+    }
+    if (!failure_) start_steps();
+  }
+}
+
+void Dispatcher::handle(Submission& submission) {
+  requests_.emplace(submission.id, Pending{.tokens = submission.request.schedule.tokens,
+                                           .candidates = std::move(submission.request.candidates),
+                                           .callback = std::move(submission.callback)});
+  if (failure_) return finish(submission.id, *failure_);
+  const SubmitResult result = scheduler_.submit(std::move(submission.request.schedule));
+  // Intake has checked the length, ids are unique, and the queue holds max_pending_ requests.
+  ZP_CHECK(result == SubmitResult::kAccepted, "the scheduler refused a checked request: {}", static_cast<int>(result));
+}
+
+void Dispatcher::handle(const Cancellation& cancellation) {
+  if (!requests_.contains(cancellation.id)) return;
+  (void)scheduler_.cancel(cancellation.id);
+  finish(cancellation.id, Failure{ErrorCode::kCancelled, "the request was cancelled"});
+}
+
+void Dispatcher::handle(StepReport& report) {
+  const auto found = steps_.find(report.id);
+  ZP_CHECK(found != steps_.end(), "a rank reports step {}, which it was not given", report.id);
+  const RunningStep step = std::move(found->second);
+  steps_.erase(found);
+  if (report.failure) {
+    if (!failure_) failure_ = Failure{ErrorCode::kDevice, "the device failed: " + message_of(report.failure)};
+    return fail_all(*failure_);
+  }
+  (void)scheduler_.finish_step(step.plan.id, StepOutcome::kDone);
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.steps;
+    stats_.compute_seconds += report.seconds;
+  }
+  answer_segments(step, report.result);
+}
+
+void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& result) {
+  for (size_t i = 0; i < step.plan.segments.size(); ++i) {
+    const Segment& segment = step.plan.segments[i];
+    if (!requests_.contains(segment.request)) continue;  // cancelled while the step ran
+    const auto first = static_cast<size_t>(step.candidate_offsets[i]);
+    const auto last = static_cast<size_t>(step.candidate_offsets[i + 1]);
+    finish(segment.request,
+           make_answer(segment, std::span(result.logits).subspan(first, last - first), result.log_sum_exp[i]));
+  }
+}
+
+void Dispatcher::start_steps() {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    while (true) {
+      // An idle rank takes whatever there is; a busy one waits for a step worth staging.
+      const bool idle = std::ranges::none_of(
+          steps_, [&](const auto& entry) { return entry.second.plan.rank == static_cast<int32_t>(r); });
+      std::optional<StepPlan> plan =
+          scheduler_.next_step(static_cast<int32_t>(r), idle ? StepFill::kAny : StepFill::kFullOnly);
+      if (!plan) break;
+      ForwardStep step = build_step(*plan, [this](uint64_t id) {
+        const Pending& request = requests_.at(id);
+        return RequestView{.tokens = request.tokens, .candidates = request.candidates};
+      });
+      const uint64_t id = plan->id;
+      steps_.emplace(id, RunningStep{std::move(*plan), step.candidate_offsets});
+      ranks_[r]->start({id, std::move(step)});
+    }
+  }
+}
+
+void Dispatcher::finish(uint64_t id, Outcome outcome) {
+  const auto found = requests_.find(id);
+  ZP_CHECK(found != requests_.end(), "request {} has its outcome twice", id);
+  const Callback callback = std::move(found->second.callback);
+  requests_.erase(found);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto* answer = std::get_if<Answer>(&outcome)) {
+      ++stats_.answered;
+      stats_.prompt_tokens += answer->prompt_tokens;
+      stats_.cached_tokens += answer->cached_tokens;
+      stats_.computed_tokens += answer->prompt_tokens - answer->cached_tokens;
+    } else {
+      ++stats_.failed;
+    }
+  }
+  callback(id, std::move(outcome));
+  {
+    // Only now: drain() promises that every callback has been called.
+    const std::lock_guard lock(mutex_);
+    --unanswered_;
+  }
+  changed_.notify_all();
+}
+
+void Dispatcher::fail_all(const Failure& failure) {
+  while (!requests_.empty()) finish(requests_.begin()->first, failure);
+  // Submissions that were accepted but not yet taken in.
+  while (std::optional<Command> command = commands_.try_pop()) {
+    if (auto* submission = std::get_if<Submission>(&*command)) {
+      requests_.emplace(submission->id,
+                        Pending{.tokens = {}, .candidates = {}, .callback = std::move(submission->callback)});
+      finish(submission->id, failure);
+    }
+  }
+}
+
+}  // namespace zp

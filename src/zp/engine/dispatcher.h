@@ -1,0 +1,98 @@
+// The scheduling thread: takes requests in, fills steps for the ranks, and hands out their results.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "zeroprefill/engine.h"
+#include "zp/base/bounded_queue.h"
+#include "zp/base/clock.h"
+#include "zp/engine/intake.h"
+#include "zp/engine/rank.h"
+#include "zp/schedule/scheduler.h"
+
+namespace zp {
+
+/// Owners: the scheduling thread owns the Scheduler, every request from submit to outcome, and every step; ranks own
+/// their devices. Traffic: callers and ranks -> commands_ -> scheduling thread -> each rank's queue.
+/// Invariant: a request that submit() took is in requests_ (or on its way there) until its callback has been called.
+class Dispatcher final {
+ public:
+  /// Makes one rank, which calls `report` once a step.
+  using MakeRank = std::function<std::unique_ptr<StepRunner>(int32_t rank, StepRunner::Report report)>;
+
+  /// Makes as many ranks as `config` has; blocks while they load. `clock` outlives it.
+  Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock, const MakeRank& make_rank);
+  /// Fails what is unanswered with kCancelled, and waits for the steps that run.
+  ~Dispatcher();
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  /// Any thread. Blocks while max_pending requests are unanswered.
+  uint64_t submit(CheckedRequest request, Callback callback);
+  void cancel(uint64_t id);
+  void drain();
+  [[nodiscard]] EngineStats stats() const;
+
+ private:
+  struct Pending {
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> candidates;
+    Callback callback;
+  };
+  struct Submission {
+    uint64_t id = 0;
+    CheckedRequest request;
+    Callback callback;
+  };
+  struct Cancellation {
+    uint64_t id = 0;
+  };
+  struct Stop {};
+  using Command = std::variant<Submission, Cancellation, StepReport, Stop>;
+  struct RunningStep {
+    StepPlan plan;
+    std::vector<int64_t> candidate_offsets;  // [segments + 1]
+  };
+
+  void run();
+  void handle(Submission& submission);
+  void handle(const Cancellation& cancellation);
+  void handle(StepReport& report);
+  void start_steps();
+  void answer_segments(const RunningStep& step, const ForwardResult& result);
+  void finish(uint64_t id, Outcome outcome);
+  void fail_all(const Failure& failure);
+
+  static constexpr size_t kCommandsMax = 1024;
+
+  const Clock& clock_;
+  const int32_t max_pending_;
+  BoundedQueue<Command> commands_{kCommandsMax};
+
+  // The scheduling thread's own.
+  Scheduler scheduler_;
+  std::unordered_map<uint64_t, Pending> requests_;
+  std::unordered_map<uint64_t, RunningStep> steps_;  // handed to ranks, not reported
+  std::optional<Failure> failure_;                   // set: a device failed, and nothing runs any more
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t unanswered_ = 0;  // guarded by mutex_
+  uint64_t next_id_ = 1;    // guarded by mutex_
+  bool closing_ = false;    // guarded by mutex_
+  EngineStats stats_;       // guarded by mutex_
+
+  std::vector<std::unique_ptr<StepRunner>> ranks_;
+  std::thread thread_;
+};
+
+}  // namespace zp

@@ -1,0 +1,51 @@
+// Checks and tokenizes what users send, on their own threads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "zeroprefill/engine.h"
+#include "zp/schedule/request.h"
+#include "zp/tokenizer/tokenizer.h"
+
+namespace zp {
+
+/// A request that can run.
+struct CheckedRequest {
+  ScheduleRequest schedule;  ///< without id and arrival time
+  std::vector<int32_t> candidates;
+};
+
+/// The limits that requests are held against.
+struct IntakeLimits {
+  int32_t vocabulary = 0;
+  int64_t max_request_tokens = 0;
+  std::string model_revision;
+};
+
+/// Immutable, thread-safe.
+class Intake final {
+ public:
+  Intake(std::unique_ptr<const Tokenizer> tokenizer, IntakeLimits limits);
+
+  /// Throws kInvalidArgument for a request that can never run, naming the value and the limit.
+  [[nodiscard]] CheckedRequest check(const Request& request) const;
+  /// See Engine::candidate_token().
+  [[nodiscard]] std::optional<int32_t> candidate_token(std::string_view context, std::string_view candidate) const;
+
+ private:
+  [[nodiscard]] std::vector<int32_t> tokenize(const Context& context) const;
+  [[nodiscard]] std::vector<int32_t> resolve(const Request& request, std::span<const int32_t> context_ids) const;
+  [[nodiscard]] std::optional<int32_t> token_after(std::span<const int32_t> context_ids, std::string_view context,
+                                                   std::string_view candidate) const;
+  void require_id(std::string_view what, int32_t id) const;
+
+  std::unique_ptr<const Tokenizer> tokenizer_;
+  IntakeLimits limits_;
+};
+
+}  // namespace zp

@@ -1,0 +1,34 @@
+// Turns an EngineConfig and a checkpoint into sizes: what each rank holds, how steps are filled, how much memory it
+// takes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "zeroprefill/engine.h"
+#include "zp/engine/memory_plan.h"
+#include "zp/engine/rank.h"
+#include "zp/model/weights.h"
+#include "zp/schedule/config.h"
+
+namespace zp {
+
+/// The most candidates that one request may have.
+inline constexpr int64_t kCandidatesMax = 65536;
+
+/// Everything decided before anything is allocated.
+struct EngineSetup {
+  std::vector<RankSpec> ranks;
+  SchedulerConfig scheduler;
+  MemoryPlan plan;             ///< of each rank
+  std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
+};
+
+/// `config` has no problems of its own (validate()). Throws kInvalidArgument for what does not fit the model,
+/// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
+[[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);
+
+/// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.
+[[nodiscard]] DeviceSpec parse_device(const std::string& text);
+
+}  // namespace zp

@@ -1,0 +1,140 @@
+// Reuse within a step, limits of a step, and which of its blocks are kept.
+#include "zp/schedule/rank_fill.h"
+
+#include <algorithm>
+
+namespace zp {
+
+int32_t RankFill::reusable(const QueuedRequest& request, int32_t resident) const {
+  // The block of the last token is computed even if it is known: an answer needs that token's hidden state, and only
+  // keys and values are kept.
+  const auto most = static_cast<int32_t>((request.tokens() - 1) / kBlockTokens);
+  int32_t blocks = std::min(resident, most);
+  while (blocks < most && fresh_.find(request.path[static_cast<size_t>(blocks)]) != nullptr) ++blocks;
+  return blocks;
+}
+
+bool RankFill::below_target(bool pressing) const {
+  const LoadRule& rule = input_.config->load;
+  return step_.load < (pressing_ && !pressing ? rule.target_deadline : rule.target);
+}
+
+bool RankFill::fits(int64_t tokens) const {
+  return step_.segments.empty() || step_.tokens + tokens <= input_.config->step_tokens_max;
+}
+
+void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resident) {
+  const auto whole = static_cast<int32_t>(request.path.size());
+  PlannedSegment segment{.request = &request,
+                         .begin = reused * kBlockTokens,
+                         .end = static_cast<int32_t>(request.tokens()),
+                         .row = step_.tokens};
+  segment.prefix.reserve(static_cast<size_t>(reused));
+  for (int32_t i = 0; i < reused; ++i) {
+    const NodeId node = request.path[static_cast<size_t>(i)];
+    if (i < resident) {
+      segment.prefix.push_back({BlockSource::Kind::kPool, input_.index->block(node, step_.rank)});
+      // Pending blocks start nowhere but after committed ones, so the last pool block tells.
+      if (i + 1 == std::min(resident, reused) && input_.index->residency(node, step_.rank) == Residency::kPending)
+        step_.relies_on = input_.ranks[static_cast<size_t>(step_.rank)].unfinished_step;
+    } else {
+      Fresh& fresh = *fresh_.find(node);
+      segment.prefix.push_back({BlockSource::Kind::kStep, fresh.row});
+      fresh.read = true;
+      ++fresh.segments;
+    }
+  }
+  for (int32_t i = reused; i < whole; ++i) {
+    const NodeId node = request.path[static_cast<size_t>(i)];
+    if (i < resident) continue;  // The last block, known and computed again.
+    if (fresh_.insert(node, {.row = segment.row + (i - reused) * kBlockTokens})) {
+      ++segment.fresh_blocks;
+    } else {
+      ++fresh_.find(node)->segments;  // Likewise, known from this step.
+    }
+  }
+  const RequestCost cost = input_.cost->cost({.prefix = segment.begin, .suffix = int64_t{segment.end} - segment.begin});
+  step_.cost += cost;
+  step_.tokens += cost.tokens;
+  step_.load += input_.config->load.load(cost);
+  pressing_ = pressing_ || request.presses(input_.pressing_ns);
+  step_.segments.push_back(std::move(segment));
+}
+
+void RankFill::turned_away(bool pressing) { (below_target(pressing) ? away_for_room_ : away_for_deadline_) = true; }
+
+PlannedStep RankFill::finish() {
+  if (step_.load >= input_.config->load.target) {
+    step_.filled_by = StopReason::kTarget;
+  } else if (away_for_deadline_) {
+    step_.filled_by = StopReason::kDeadline;
+  } else if (away_for_room_) {
+    step_.filled_by = StopReason::kCapacity;
+  } else {
+    step_.filled_by = input_.more_waiting ? StopReason::kLookAhead : StopReason::kQueueEnded;
+  }
+  choose_kept();
+  return std::move(step_);
+}
+
+// How many of a segment's fresh blocks somebody is known to want: a leading run, since whoever wants a block wants all
+// before it.
+void RankFill::count_wanted(PlannedSegment& segment) {
+  const std::vector<NodeId>& path = segment.request->path;
+  const auto first = static_cast<size_t>(segment.begin / kBlockTokens);
+  while (segment.keep_wanted < segment.fresh_blocks) {
+    const NodeId node = path[first + static_cast<size_t>(segment.keep_wanted)];
+    const Fresh& fresh = *fresh_.find(node);
+    // The references that this step's own requests do not account for are other waiting requests.
+    if (!fresh.read && input_.index->tree().references(node) <= fresh.segments) return;
+    ++segment.keep_wanted;
+  }
+}
+
+// Wanted blocks may push out anything that is not pinned. Blocks read once so far may take free room and the places of
+// their own kind, and beyond that only a small share of the pool, so that a burst of them leaves the prefixes that are
+// read often. Room runs out in the order of the segments, so a block is kept only if the one before it is.
+void RankFill::choose_kept() {
+  const SchedulerConfig& config = *input_.config;
+  const RoomCounts counts = room();
+  int64_t left = int64_t{counts.free} + counts.one_off + counts.reused;
+  int64_t wanted_kept = 0;
+  for (PlannedSegment& segment : step_.segments) {
+    count_wanted(segment);
+    segment.keep_wanted = static_cast<int32_t>(std::min<int64_t>(segment.keep_wanted, left));
+    segment.keep = segment.keep_wanted;
+    left -= segment.keep;
+    wanted_kept += segment.keep;
+  }
+  if (!config.keep_one_off_blocks) return;
+  const int32_t capacity = input_.index->pool(step_.rank).capacity();
+  const auto share = static_cast<int64_t>(config.one_off_share * capacity) - counts.one_off_pinned;
+  const int64_t without_loss = int64_t{counts.free} + counts.one_off - wanted_kept;
+  left = std::min(left, std::max({without_loss, share, int64_t{0}}));
+  for (PlannedSegment& segment : step_.segments) {
+    const auto more = static_cast<int32_t>(std::min<int64_t>(segment.fresh_blocks - segment.keep, left));
+    segment.keep += more;
+    left -= more;
+  }
+}
+
+// What the rank could give to this step, once the blocks that the step reads are pinned.
+RoomCounts RankFill::room() const {
+  const PrefixIndex& index = *input_.index;
+  const int32_t rank = step_.rank;
+  RoomCounts counts = index.room(rank);
+  NodeMap<bool> read;
+  for (const PlannedSegment& segment : step_.segments) {
+    size_t resident = segment.prefix.size();
+    while (resident > 0 && segment.prefix[resident - 1].kind == BlockSource::Kind::kStep) --resident;
+    // From the last block to the first: where a block was seen, all before it were.
+    for (size_t i = resident; i-- > 0;) {
+      const NodeId node = segment.request->path[i];
+      if (index.pinned(node, rank) || !read.insert(node, true)) break;
+      --(index.reused(node, rank) ? counts.reused : counts.one_off);
+    }
+  }
+  return counts;
+}
+
+}  // namespace zp

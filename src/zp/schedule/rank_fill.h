@@ -1,0 +1,54 @@
+// One rank's step while a plan fills it. Used by planner.cpp alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "zp/schedule/node_map.h"
+#include "zp/schedule/planner.h"
+
+namespace zp {
+
+/// Invariant: `fresh_` has exactly the blocks that the step's segments compute and the rank neither holds nor expects.
+class RankFill final {
+ public:
+  RankFill(int32_t rank, const PlanInput& input) : input_(input) { step_.rank = rank; }
+
+  /// The first blocks of a request that it would reuse here, when the rank has `resident` of them: those, then blocks
+  /// that this step computes. Never the block of the last token.
+  [[nodiscard]] int32_t reusable(const QueuedRequest& request, int32_t resident) const;
+  /// The step is below the target that applies to such a request.
+  [[nodiscard]] bool below_target(bool pressing) const;
+  /// So many more tokens would not exceed step_tokens_max, or are the first.
+  [[nodiscard]] bool fits(int64_t tokens) const;
+  /// Adds a request that reuses `reused` blocks, `resident` of which (at most) the rank has.
+  void place(const QueuedRequest& request, int32_t reused, int32_t resident);
+  /// Notes that a request which no rank took was turned away here.
+  void turned_away(bool pressing);
+  /// Chooses what to keep and says why filling ended; the step, for the plan.
+  [[nodiscard]] PlannedStep finish();
+
+  [[nodiscard]] int32_t rank() const noexcept { return step_.rank; }
+  [[nodiscard]] double load() const noexcept { return step_.load; }
+
+ private:
+  /// A block that the step computes.
+  struct Fresh {
+    int64_t row = 0;
+    int32_t segments = 1;  ///< whose sequences it is part of
+    bool read = false;     ///< by a segment other than its maker
+  };
+
+  void count_wanted(PlannedSegment& segment);
+  void choose_kept();
+  [[nodiscard]] RoomCounts room() const;
+
+  const PlanInput& input_;
+  PlannedStep step_;
+  NodeMap<Fresh> fresh_;
+  bool pressing_ = false;  ///< a request in the step has a pressing deadline
+  bool away_for_room_ = false;
+  bool away_for_deadline_ = false;
+};
+
+}  // namespace zp

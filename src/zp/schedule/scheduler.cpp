@@ -1,0 +1,297 @@
+// Scheduling state and its changes; the choices are planner.cpp's.
+#include "zp/schedule/scheduler.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "zp/base/check.h"
+
+namespace zp {
+
+Scheduler::Scheduler(SchedulerConfig config, const ModelShape& shape, const Clock& clock,
+                     std::unique_ptr<const RoutePolicy> policy)
+    : config_(std::move(config)),
+      cost_(shape),
+      clock_(clock),
+      policy_(policy != nullptr ? std::move(policy) : std::make_unique<PrefixSaturationPolicy>()),
+      index_(config_.pool_blocks),
+      steps_(static_cast<size_t>(config_.ranks())) {
+  const std::vector<std::string> problems = validate(config_);
+  ZP_CHECK(problems.empty(), "the configuration was not validated: {}", fmt::join(problems, "; "));
+}
+
+Scheduler::~Scheduler() = default;
+
+SubmitResult Scheduler::submit(ScheduleRequest request) {
+  if (request.tokens.empty()) return SubmitResult::kEmpty;
+  if (static_cast<int64_t>(request.tokens.size()) > config_.max_request_tokens) return SubmitResult::kTooLong;
+  if (queue_.find(request.id) != nullptr || in_step_.contains(request.id)) return SubmitResult::kDuplicateId;
+  if (queue_.size() >= config_.queue_max) return SubmitResult::kQueueFull;
+  auto queued = std::make_unique<QueuedRequest>();
+  queued->request = std::move(request);
+  queue_.push(std::move(queued));
+  return SubmitResult::kAccepted;
+}
+
+CancelResult Scheduler::cancel(uint64_t request) {
+  if (const auto found = in_step_.find(request); found != in_step_.end()) {
+    found->second->cancelled = true;
+    return CancelResult::kInStep;
+  }
+  const std::unique_ptr<QueuedRequest> removed = queue_.remove(request);
+  if (removed == nullptr) return CancelResult::kUnknown;
+  forget_path(*removed);
+  ++counts_.requests_cancelled;
+  return CancelResult::kRemoved;
+}
+
+std::optional<StepPlan> Scheduler::next_step(int32_t rank, StepFill fill) {
+  ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
+  const bool busy = !steps_[static_cast<size_t>(rank)].empty();
+  if (steps_[static_cast<size_t>(rank)].size() >= kStepsPerRank || queue_.size() == 0) return std::nullopt;
+  const std::vector<const QueuedRequest*> window = look_ahead();
+  const BatchPlan batch = plan(window);
+  const auto planned = std::ranges::find(batch.steps, rank, &PlannedStep::rank);
+  if (planned->segments.empty()) return std::nullopt;
+  if (fill == StepFill::kFullOnly && busy && planned->filled_by == StopReason::kQueueEnded) return std::nullopt;
+  return commit(*planned);
+}
+
+std::vector<uint64_t> Scheduler::finish_step(uint64_t step, StepOutcome outcome) {
+  const auto found = rank_of_step_.find(step);
+  ZP_CHECK(found != rank_of_step_.end(), "step {} is not unfinished", step);
+  const int32_t rank = found->second;
+  std::deque<StepRecord>& steps = steps_[static_cast<size_t>(rank)];
+  ZP_CHECK(steps.front().id == step, "step {} of rank {} ends before step {}", step, rank, steps.front().id);
+  std::vector<uint64_t> recalled;
+  if (outcome == StepOutcome::kFailed) {
+    // Its successor may read blocks that will not come. At most one other step is unfinished, so there is no chain.
+    static_assert(kStepsPerRank == 2);
+    if (steps.back().relies_on == step) {
+      recalled.push_back(steps.back().id);
+      recall_step(steps.back().id);
+    }
+  }
+  StepRecord ended = std::move(steps.front());
+  steps.pop_front();
+  rank_of_step_.erase(step);
+  unwind(rank, ended, outcome);
+  for (const SegmentRecord& segment : ended.segments) leave(*segment.request, outcome);
+  return recalled;
+}
+
+void Scheduler::recall_step(uint64_t step) {
+  const auto found = rank_of_step_.find(step);
+  ZP_CHECK(found != rank_of_step_.end(), "step {} is not unfinished", step);
+  const int32_t rank = found->second;
+  std::deque<StepRecord>& steps = steps_[static_cast<size_t>(rank)];
+  ZP_CHECK(steps.back().id == step, "step {} of rank {} is recalled before step {}", step, rank, steps.back().id);
+  StepRecord recalled = std::move(steps.back());
+  steps.pop_back();
+  rank_of_step_.erase(found);
+  unwind(rank, recalled, StepOutcome::kFailed);
+  --counts_.steps;
+  counts_.hit_tokens -= recalled.hit_tokens;
+  counts_.computed_tokens -= recalled.tokens;
+  for (SegmentRecord& segment : recalled.segments) {
+    if (segment.request->cancelled) {
+      leave(*segment.request, StepOutcome::kFailed);
+      continue;
+    }
+    in_step_.erase(segment.request->request.id);
+    queue_.push(std::move(segment.request));
+  }
+}
+
+void Scheduler::set_load_target(double target, double target_deadline) {
+  config_.load.target = target;
+  config_.load.target_deadline = target_deadline;
+  const std::vector<std::string> problems = validate(config_);
+  ZP_CHECK(problems.empty(), "{}", fmt::join(problems, "; "));
+}
+
+SchedulerStats Scheduler::stats() const {
+  SchedulerStats stats = counts_;
+  stats.queued = queue_.size();
+  stats.in_steps = static_cast<int32_t>(in_step_.size());
+  for (int32_t rank = 0; rank < config_.ranks(); ++rank) {
+    stats.evictions += index_.evictions(rank);
+    double load = 0;
+    for (const StepRecord& step : steps_[static_cast<size_t>(rank)]) load += step.load;
+    stats.load.push_back(load);
+  }
+  return stats;
+}
+
+// The requests that the next plan looks at, with their blocks in the index; those of requests that it no longer looks
+// at (others came first) are forgotten, so that the index stays as small as the window.
+std::vector<const QueuedRequest*> Scheduler::look_ahead() {
+  ++passes_;
+  const std::vector<QueuedRequest*> window =
+      queue_.window({.pressing_ns = pressing_ns(), .look_ahead = config_.look_ahead, .bypass_max = config_.bypass_max});
+  for (QueuedRequest* request : window) {
+    request->looked_at = passes_;
+    if (request->interned) continue;
+    request->path = index_.acquire({.cache_namespace = request->request.cache_namespace,
+                                    .tokens = request->request.tokens,
+                                    .chain = &request->request.chain});
+    request->interned = true;
+  }
+  for (const uint64_t id : interned_) {
+    QueuedRequest* request = queue_.find(id);
+    if (request != nullptr && request->looked_at != passes_) forget_path(*request);
+  }
+  interned_.clear();
+  for (const QueuedRequest* request : window) interned_.push_back(request->request.id);
+  return {window.begin(), window.end()};
+}
+
+void Scheduler::forget_path(QueuedRequest& request) {
+  if (!request.interned) return;
+  index_.release(request.path);
+  request.path.clear();
+  request.interned = false;
+}
+
+BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window) const {
+  std::vector<RankView> ranks;
+  for (const std::deque<StepRecord>& steps : steps_) {
+    RankView view{.open = steps.size() < kStepsPerRank};
+    for (const StepRecord& step : steps) view.load_unfinished += step.load;
+    if (!steps.empty()) view.unfinished_step = steps.back().id;
+    ranks.push_back(view);
+  }
+  return plan_batch({.window = window,
+                     .more_waiting = queue_.size() > static_cast<int32_t>(window.size()),
+                     .index = &index_,
+                     .ranks = ranks,
+                     .config = &config_,
+                     .cost = &cost_,
+                     .policy = policy_.get(),
+                     .pressing_ns = pressing_ns()});
+}
+
+StepPlan Scheduler::commit(const PlannedStep& planned) {
+  StepRecord record{.id = next_step_++, .load = planned.load, .tokens = planned.tokens, .relies_on = planned.relies_on};
+  StepPlan step{.id = record.id,
+                .rank = planned.rank,
+                .tokens = planned.tokens,
+                .load = planned.load,
+                .cost = planned.cost,
+                .filled_by = planned.filled_by,
+                .relies_on = planned.relies_on};
+  // All that is read is pinned before anything is made, so that room for one segment is not taken from another.
+  std::vector<int32_t> pinned;
+  for (const PlannedSegment& segment : planned.segments) {
+    const std::span<const NodeId> path = segment.request->path;
+    pinned.push_back(index_.pin(planned.rank, path.first(segment.prefix.size())));
+  }
+  for (size_t i = 0; i < planned.segments.size(); ++i) {
+    record.segments.push_back(commit_segment(planned.segments[i], pinned[i], planned.rank, step));
+    step.hit_tokens += planned.segments[i].begin;
+  }
+  for (const SegmentRecord& segment : record.segments)
+    in_step_.emplace(segment.request->request.id, segment.request.get());
+  record.hit_tokens = step.hit_tokens;
+  counts_.hit_tokens += step.hit_tokens;
+  counts_.computed_tokens += step.tokens;
+  ++counts_.steps;
+  rank_of_step_.emplace(step.id, planned.rank);
+  steps_[static_cast<size_t>(planned.rank)].push_back(std::move(record));
+  return step;
+}
+
+// Promises what the segment keeps, and moves its request out of the queue. `pinned` of its first blocks are pinned.
+Scheduler::SegmentRecord Scheduler::commit_segment(const PlannedSegment& planned, int32_t pinned, int32_t rank,
+                                                   StepPlan& step) {
+  SegmentRecord record{.request = queue_.remove(planned.request->request.id)};
+  QueuedRequest& request = *record.request;
+  const std::span<const NodeId> path = request.path;
+  const size_t reused = planned.prefix.size();
+  // Blocks that earlier segments of this step promised meanwhile.
+  pinned += index_.pin(rank, path.subspan(static_cast<size_t>(pinned), reused - static_cast<size_t>(pinned)));
+
+  Segment segment{.request = request.request.id,
+                  .begin = planned.begin,
+                  .end = planned.end,
+                  .row = planned.row,
+                  .prefix = planned.prefix};
+  const auto promise = [&](int32_t from, int32_t to, bool wanted) {
+    const auto nodes = path.subspan(reused + static_cast<size_t>(from), static_cast<size_t>(to - from));
+    for (const BlockId block : index_.promise(rank, nodes, wanted))
+      segment.keep.push_back({static_cast<int32_t>(reused + segment.keep.size()), block});
+  };
+  promise(0, planned.keep_wanted, true);
+  promise(planned.keep_wanted, planned.keep, false);
+  step.segments.push_back(std::move(segment));
+
+  record.made = planned.keep;
+  const auto pins = path.first(static_cast<size_t>(pinned + planned.keep));
+  record.pinned.assign(pins.begin(), pins.end());
+  // From here on residency keeps the pinned blocks' nodes alive, and nobody needs the others for this request.
+  forget_path(request);
+  return record;
+}
+
+// Takes back everything that a step has in the index, but for the blocks that it has made.
+void Scheduler::unwind(int32_t rank, StepRecord& step, StepOutcome outcome) {
+  const auto made = [](const SegmentRecord& segment) {
+    return std::span(segment.pinned).last(static_cast<size_t>(segment.made));
+  };
+  if (outcome == StepOutcome::kDone)
+    for (const SegmentRecord& segment : step.segments)
+      for (const NodeId node : made(segment)) index_.commit(rank, node);
+  for (const SegmentRecord& segment : step.segments) index_.unpin(rank, segment.pinned);
+  if (outcome == StepOutcome::kDone) return;
+  for (size_t i = step.segments.size(); i-- > 0;) {
+    const std::span<const NodeId> nodes = made(step.segments[i]);
+    for (size_t j = nodes.size(); j-- > 0;) index_.withdraw(rank, nodes[j]);
+  }
+}
+
+void Scheduler::leave(const QueuedRequest& request, StepOutcome outcome) {
+  in_step_.erase(request.request.id);
+  if (request.cancelled) {
+    ++counts_.requests_cancelled;
+  } else {
+    ++(outcome == StepOutcome::kDone ? counts_.requests_done : counts_.requests_failed);
+  }
+}
+
+int64_t Scheduler::pressing_ns() const { return clock_.now_ns() + config_.deadline_slack_ns; }
+
+void Scheduler::check_invariants() const {
+  index_.check_invariants();
+  queue_.check_invariants();
+  size_t in_steps = 0;
+  size_t unfinished = 0;
+  for (int32_t rank = 0; rank < config_.ranks(); ++rank) {
+    const std::deque<StepRecord>& steps = steps_[static_cast<size_t>(rank)];
+    ZP_CHECK(steps.size() <= kStepsPerRank, "rank {} has {} steps", rank, steps.size());
+    unfinished += steps.size();
+    int32_t pending = 0;
+    for (const StepRecord& step : steps) {
+      ZP_CHECK(rank_of_step_.at(step.id) == rank, "step {} is filed under rank {}", step.id, rank_of_step_.at(step.id));
+      in_steps += step.segments.size();
+      for (const SegmentRecord& segment : step.segments) {
+        ZP_CHECK(queue_.find(segment.request->request.id) == nullptr, "request {} waits and is in step {}",
+                 segment.request->request.id, step.id);
+        ZP_CHECK(in_step_.at(segment.request->request.id) == segment.request.get(), "request {} is filed wrongly",
+                 segment.request->request.id);
+        for (const NodeId node : segment.pinned)
+          ZP_CHECK(index_.pinned(node, rank), "step {} reads node {}, which is not pinned", step.id, node);
+        for (const NodeId node : std::span(segment.pinned).last(static_cast<size_t>(segment.made)))
+          ZP_CHECK(index_.residency(node, rank) == Residency::kPending, "node {} of step {} is not pending", node,
+                   step.id);
+        pending += segment.made;
+      }
+    }
+    ZP_CHECK(pending == index_.pending_count(rank), "rank {} expects {} blocks, its steps make {}", rank,
+             index_.pending_count(rank), pending);
+  }
+  ZP_CHECK(in_steps == in_step_.size(), "{} requests in steps, {} filed", in_steps, in_step_.size());
+  ZP_CHECK(unfinished == rank_of_step_.size(), "{} unfinished steps, {} filed", unfinished, rank_of_step_.size());
+}
+
+}  // namespace zp

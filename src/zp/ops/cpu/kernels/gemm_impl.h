@@ -1,6 +1,7 @@
 // Rows times a panel of 32 packed columns by fused multiply-add, in terms of the including file's Vec. Rows are f32
 // (widened when packed, if they were bf16), weights f32 or bf16. Each element is one chain over k in rising order,
 // whatever the number of rows, so blocking never shows in the bits.
+#pragma once
 
 namespace zp::cpu {
 namespace {  // NOLINT(google-build-namespaces)

@@ -1,5 +1,6 @@
 // Loops over the elements of rows, in terms of the Vec that the including file chose. See simd/avx512.h for why all is
 // in an unnamed namespace; for the same reason no inline function of another header may be called here.
+#pragma once
 
 namespace zp::cpu {
 namespace {  // NOLINT(google-build-namespaces)

@@ -1,4 +1,5 @@
 // The table of the including file's instruction set.
+#pragma once
 
 namespace zp::cpu {
 namespace {  // NOLINT(google-build-namespaces)

@@ -16,10 +16,11 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
+constexpr TileConfig kTileConfig;
 constexpr int64_t kSteps = 1000;
 
-__attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles(const TileConfig& config) {
-  _tile_loadconfig(&config);
+__attribute__((target("amx-tile,amx-bf16"))) void multiply_tiles() {
+  _tile_loadconfig(&kTileConfig);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -56,8 +57,7 @@ void amx_bf16_one_core(benchmark::State& state) {
     state.SkipWithError("no AMX");
     return;
   }
-  const TileConfig config;
-  for (auto _ : state) multiply_tiles(config);
+  for (auto _ : state) multiply_tiles();
   state.counters["GFLOP/s"] =
       benchmark::Counter(1e-9 * kSteps * 4 * 2 * 16 * 16 * 32, benchmark::Counter::kIsIterationInvariantRate);
 }

@@ -172,6 +172,8 @@ int run(const RunOptions& options) {
   const RunSummary summary{metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
   if (!options.summary.empty()) write_summary(summary, options.summary);
   print_summary(summary);
+  if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
+    fmt::print(stderr, "no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
   return 0;
 }
 

@@ -56,7 +56,7 @@ void encode_long_word(benchmark::State& state, const Input& input) {
     for (const char c : input.text) {
       if (c >= 'a' && c <= 'z') word.push_back(c);
     }
-    if (word.empty()) word = "a";
+    if (word.empty()) word.push_back('a');
   }
   word.resize(static_cast<std::size_t>(state.range(0)));
   for (auto _ : state) benchmark::DoNotOptimize(input.tokenizer->encode(word));

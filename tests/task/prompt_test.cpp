@@ -96,6 +96,7 @@ TEST(Prompt, ALabelIsAChoicesIndexOrNothingIfEmpty) {
   EXPECT_EQ(label(" Other\n"), 1u);
   EXPECT_EQ(label("3.0"), 2u);
   EXPECT_EQ(label(" "), std::nullopt);
+  EXPECT_EQ(r.prepare(row({{"text", ""}, {"id", "1"}})).error, std::nullopt) << "a row without the column is unlabelled";
 }
 
 TEST(Prompt, ALabelThatIsNoChoiceIsTheRowsError) {
@@ -118,7 +119,7 @@ TEST(Prompt, AMissingColumnIsTheRowsErrorAndNamesTheRowsColumns) {
   };
   EXPECT_EQ(message({{"text", ""}, {"label", ""}}),
             "line 6: id_column is 'id', but the row's columns are: 'text', 'label'");
-  EXPECT_EQ(message({{"id", ""}}), "line 6: label_column is 'label', but the row's columns are: 'id'");
+  EXPECT_EQ(message({{"id", ""}}), "line 6: the input template uses 'text', but the row's columns are: 'id'");
   EXPECT_EQ(message({{"id", ""}, {"label", "Other"}}),
             "line 6: the input template uses 'text', but the row's columns are: 'id', 'label'");
 }

@@ -2,6 +2,7 @@
 #include "zp/task/row_reader.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include "tests/task/task_test_util.h"
 
@@ -125,6 +126,20 @@ TEST(OpenRows, ChoosesTheFormatByTheExtension) {
     test::write_file(folder.file(name), bytes);
     EXPECT_THAT(show_all(test::all_rows(*open_rows(folder.file(name)))), ElementsAre("a=1")) << name;
   }
+}
+
+TEST(OpenRows, ADashIsStandardInputAsJsonLines) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int saved = ::dup(STDIN_FILENO);
+  ASSERT_EQ(::dup2(ends[0], STDIN_FILENO), STDIN_FILENO);
+  const std::string text = "{\"a\":1}\n{\"a\":2}\n";
+  ASSERT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  EXPECT_THAT(show_all(test::all_rows(*open_rows("-"))), ElementsAre("a=1", "a=2"));
+  ::dup2(saved, STDIN_FILENO);
+  ::close(saved);
 }
 
 TEST(OpenRows, ThrowsForUnknownExtensionsMissingFilesAndFolders) {

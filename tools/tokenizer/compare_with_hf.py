@@ -69,8 +69,35 @@ class Comparison:
             self.check(f"decode, skip_special_tokens={skip}", items, decoded,
                        our_lines([*self.tool, "--decode", *(["--skip-special"] if skip else [])], lists))
 
+    def run_golden(self, texts_path, ids_path):
+        """Texts separated by a line __ggml_vocab_test__, and their ids, a line a text; without added tokens."""
+        texts = pathlib.Path(texts_path).read_text(encoding="utf-8").split("\n__ggml_vocab_test__\n")
+        golden = [[int(token) for token in line.split()] for line in pathlib.Path(ids_path).read_text().split("\n")]
+        golden = golden[:len(texts)]
+        lines = [json.dumps(text, ensure_ascii=False) for text in texts]
+        self.check("golden ids", list(zip(texts, texts)), golden, our_lines([*self.tool, "--json"], lines))
+        return len(texts)
+
     def encode(self, texts, add_special_tokens):
         return [encoding.ids for encoding in self.hf.encode_batch_fast(texts, add_special_tokens=add_special_tokens)]
+
+
+class Batch:
+    """Gathers texts, since each run of the tool loads the tokenizer anew."""
+
+    def __init__(self, comparison, items_max=50000, characters_max=8_000_000):
+        self.comparison, self.items_max, self.characters_max = comparison, items_max, characters_max
+        self.items, self.characters = [], 0
+
+    def add(self, source, text):
+        self.items.append((source, text))
+        self.characters += len(text)
+        if len(self.items) >= self.items_max or self.characters >= self.characters_max:
+            self.flush()
+
+    def flush(self):
+        self.comparison.run(self.items)
+        self.items, self.characters = [], 0
 
 
 def texts_of(folder):
@@ -91,28 +118,31 @@ def main():
     parser.add_argument("--texts", action="append", default=[], help="a folder (or file) of texts")
     parser.add_argument("--random", type=int, default=0, help="random strings a seed")
     parser.add_argument("--seed", type=int, action="append", default=[])
+    parser.add_argument("--golden", nargs=2, action="append", default=[], metavar=("TEXTS", "IDS"),
+                        help="golden texts and ids of llama.cpp")
     parser.add_argument("--tool", default="build/tests/tokenizer/zp_tokenize_tool")
     parser.add_argument("--differences-max", type=int, default=10, help="differences to print")
     arguments = parser.parse_args()
     comparison = Comparison(arguments.tokenizer, arguments.tool, arguments.differences_max)
     files = lines = size = 0
+    batch = Batch(comparison)
     for folder in arguments.texts:
         for path, text in texts_of(folder):
             parts = text.split("\n")
-            comparison.run([(str(path), text), *((f"{path}:{i + 1}", line) for i, line in enumerate(parts))])
+            batch.add(str(path), text)
+            for i, line in enumerate(parts):
+                batch.add(f"{path}:{i + 1}", line)
             files, lines, size = files + 1, lines + len(parts), size + len(text.encode())
     added = [token.content for token in comparison.hf.get_added_tokens_decoder().values()]
     strings = 0
     for seed in (arguments.seed or [1]) if arguments.random else []:
-        batch = []
         for i, text in enumerate(random_texts(seed, arguments.random, added)):
-            batch.append((f"seed {seed}, string {i}", text))
-            if len(batch) == 50000:
-                comparison.run(batch)
-                batch = []
-        comparison.run(batch)
+            batch.add(f"seed {seed}, string {i}", text)
         strings += arguments.random
+    batch.flush()
+    golden = sum(comparison.run_golden(*pair) for pair in arguments.golden)
     print(f"{comparison.path}: {files} files ({size} bytes, {lines} lines), {strings} random strings, "
+          f"{golden} golden texts, "
           f"{comparison.compared} comparisons, {comparison.differences} differences (tokenizers {tokenizers.__version__})")
     sys.exit(1 if comparison.differences else 0)
 

@@ -32,15 +32,15 @@ Answer make_answer(const Segment& segment, std::span<const float> logits, float 
 
 }  // namespace
 
-Dispatcher::Dispatcher(const EngineSetup& setup, const ModelFiles& files, const Clock& clock)
-    : clock_(clock), max_pending_(setup.scheduler.queue_max), scheduler_(setup.scheduler, files.shape(), clock) {
-  for (const RankSpec& spec : setup.ranks)
-    ranks_.push_back(std::make_unique<Rank>(spec, files, clock,
-                                            [this](StepReport report) { (void)commands_.push(std::move(report)); }));
-  stats_.device = ranks_.front()->device_description();
-  stats_.operations = ranks_.front()->ops_description();
-  stats_.experts = ranks_.front()->experts_description();
-  stats_.memory_plan = setup.plan.items;
+Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock,
+                       const MakeRank& make_rank)
+    : clock_(clock), max_pending_(config.queue_max), scheduler_(config, shape, clock) {
+  for (int32_t rank = 0; rank < config.ranks(); ++rank)
+    ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
+  const StepRunner::Description description = ranks_.front()->description();
+  stats_.device = description.device;
+  stats_.operations = description.operations;
+  stats_.experts = description.experts;
   thread_ = std::thread([this] { run(); });
 }
 

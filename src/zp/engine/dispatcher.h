@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,7 +17,6 @@
 #include "zp/base/clock.h"
 #include "zp/engine/intake.h"
 #include "zp/engine/rank.h"
-#include "zp/engine/setup.h"
 #include "zp/schedule/scheduler.h"
 
 namespace zp {
@@ -26,8 +26,11 @@ namespace zp {
 /// Invariant: a request that submit() took is in requests_ (or on its way there) until its callback has been called.
 class Dispatcher final {
  public:
-  /// Loads the ranks; blocks. `files` and `clock` outlive it.
-  Dispatcher(const EngineSetup& setup, const ModelFiles& files, const Clock& clock);
+  /// Makes one rank, which calls `report` once a step.
+  using MakeRank = std::function<std::unique_ptr<StepRunner>(int32_t rank, StepRunner::Report report)>;
+
+  /// Makes as many ranks as `config` has; blocks while they load. `clock` outlives it.
+  Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock, const MakeRank& make_rank);
   /// Fails what is unanswered with kCancelled, and waits for the steps that run.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
@@ -88,7 +91,7 @@ class Dispatcher final {
   bool closing_ = false;    // guarded by mutex_
   EngineStats stats_;       // guarded by mutex_
 
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<std::unique_ptr<StepRunner>> ranks_;
   std::thread thread_;
 };
 

@@ -21,7 +21,11 @@ class Engine::Impl final {
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
                                                 .max_request_tokens = setup_.scheduler.max_request_tokens,
                                                 .model_revision = setup_.model_revision}),
-        dispatcher_(setup_, files_, clock_),
+        dispatcher_(setup_.scheduler, files_.shape(), clock_,
+                    [this](int32_t rank, StepRunner::Report report) {
+                      return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)), files_, clock_,
+                                                    std::move(report));
+                    }),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -29,6 +33,7 @@ class Engine::Impl final {
   [[nodiscard]] EngineStats stats() const {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
+    stats.memory_plan = setup_.plan.items;
     return stats;
   }
 

@@ -8,7 +8,7 @@
 
 namespace zp {
 
-Rank::Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, std::function<void(StepReport)> report)
+Rank::Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, Report report)
     : clock_(clock),
       report_(std::move(report)),
       device_(make_device(spec.device)),
@@ -30,6 +30,10 @@ Rank::~Rank() {
 void Rank::start(StepWork work) {
   const bool accepted = queue_.push(std::move(work));
   ZP_CHECK(accepted, "a step is started on a rank that is being destroyed");
+}
+
+StepRunner::Description Rank::description() const {
+  return {device_->description(), std::string(ops_->description()), std::string(experts_.description())};
 }
 
 void Rank::run() {

@@ -38,23 +38,40 @@ struct StepReport {
   double seconds = 0;
 };
 
-/// Runs steps one after another, in the order they are started. start() is called by the scheduler's thread; `report`
-/// is called by the rank's thread, once a step.
-class Rank final {
+/// Who runs steps, as the scheduling thread sees it: one after another, in the order they are started, each reported
+/// once.
+class StepRunner {
  public:
-  /// Loads the model; blocks. `files` and `clock` outlive the rank.
-  Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, std::function<void(StepReport)> report);
-  /// Runs what was started, then ends.
-  ~Rank();
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
+  using Report = std::function<void(StepReport)>;
+
+  virtual ~StepRunner() = default;
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
 
   /// Blocks only if more than the steps that a rank may have (one running, one staged) are started.
-  void start(StepWork work);
+  virtual void start(StepWork work) = 0;
+  /// For people: what computes, with which operations, and where the experts come from.
+  struct Description {
+    std::string device;
+    std::string operations;
+    std::string experts;
+  };
+  [[nodiscard]] virtual Description description() const = 0;
 
-  [[nodiscard]] std::string device_description() const { return device_->description(); }
-  [[nodiscard]] std::string ops_description() const { return std::string(ops_->description()); }
-  [[nodiscard]] std::string experts_description() const { return std::string(experts_.description()); }
+ protected:
+  StepRunner() = default;
+};
+
+/// start() is called by the scheduling thread; `report` is called by the rank's own.
+class Rank final : public StepRunner {
+ public:
+  /// Loads the model; blocks. `files` and `clock` outlive the rank.
+  Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, Report report);
+  /// Runs what was started, then ends.
+  ~Rank() override;
+
+  void start(StepWork work) override;
+  [[nodiscard]] Description description() const override;
 
  private:
   void run();
@@ -62,7 +79,7 @@ class Rank final {
   static constexpr size_t kQueuedSteps = 2;
 
   const Clock& clock_;
-  std::function<void(StepReport)> report_;
+  Report report_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
   ModelShape shape_;

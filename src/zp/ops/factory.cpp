@@ -2,6 +2,7 @@
 #include "zp/ops/factory.h"
 
 #include "zp/base/error.h"
+#include "zp/ops/cpu/cpu_ops.h"
 #include "zp/ops/cuda_entry.h"
 #include "zp/ops/reference/reference_ops.h"
 
@@ -18,7 +19,8 @@ DType activation_of(const Device& device, const OpsSpec& spec) {
 }  // namespace
 
 DType default_activation_dtype(const Device& device) {
-  return device.kind() == DeviceKind::kCuda ? cuda_activation_dtype(device) : DType::kF32;
+  if (device.kind() == DeviceKind::kCuda) return cuda_activation_dtype(device);
+  return cpu::detect_isa() >= cpu::Isa::kAvx512 ? DType::kBf16 : DType::kF32;
 }
 
 std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
@@ -27,12 +29,18 @@ std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
     return make_cuda_ops(device, spec);
   }
   const DType activation = activation_of(device, spec);
-  return std::make_unique<reference::ReferenceOps>(device, activation);
+  if (spec.reference) return std::make_unique<reference::ReferenceOps>(device, activation);
+  auto* cpu_device = dynamic_cast<cpu::CpuDevice*>(&device);
+  ZP_CHECK(cpu_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
+  return std::make_unique<cpu::CpuOps>(*cpu_device, cpu::detect_isa(), activation, spec.limits);
 }
 
 size_t ops_scratch_bytes(const Device& device, const OpsSpec& spec) {
   if (device.kind() == DeviceKind::kCuda) return cuda_scratch_bytes(device, spec);
-  return 0;
+  if (spec.reference) return 0;
+  const auto* cpu_device = dynamic_cast<const cpu::CpuDevice*>(&device);
+  ZP_CHECK(cpu_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
+  return cpu::CpuOps::scratch_bytes(cpu_device->pool().threads(), activation_of(device, spec), spec.limits);
 }
 
 }  // namespace zp

@@ -18,7 +18,7 @@ struct ScheduleRequest {
   BlockChain chain;             ///< of these tokens, from this namespace
   int32_t priority = 0;         ///< higher goes first
   std::optional<int64_t> deadline_ns;
-  int64_t arrival_ns = 0;
+  int64_t arrival_ns = 0;  ///< for whoever measures waiting; the order of arrival is that of submit()
 };
 
 /// What became of a submission. All but kAccepted are refusals: the request was not taken.

@@ -66,10 +66,10 @@ std::optional<RowError> PromptRenderer::fill(const Row& row, PreparedRow& prepar
     prepared.id = *id;
   }
   if (spec_.label_column) {
+    // The same task file serves rows that nobody has labelled yet.
     const std::string* label = row.find(*spec_.label_column);
-    if (!label) return lacks_column(row, "label_column", *spec_.label_column);
-    prepared.label = find_choice(spec_, *label);
-    if (!prepared.label && !strip_whitespace(*label).empty()) {
+    if (label) prepared.label = find_choice(spec_, *label);
+    if (label && !prepared.label && !strip_whitespace(*label).empty()) {
       return RowError{
           .code = ErrorCode::kInvalidArgument,
           .message = fmt::format("line {}: the label in column {} is {}, but must be {}, or empty", row.line,

@@ -40,7 +40,7 @@ class PromptRenderer final {
   PromptRenderer(TaskSpec spec, std::vector<std::string> labels);
 
   /// The row's context, id and label. A row that has an error, lacks a column that the task uses, or has a label that
-  /// is none of the choices gets an error naming these; an empty label means not labelled.
+  /// is none of the choices gets an error naming these; an empty label, or none, means not labelled.
   [[nodiscard]] PreparedRow prepare(const Row& row) const;
 
   [[nodiscard]] const TaskSpec& spec() const noexcept { return spec_; }

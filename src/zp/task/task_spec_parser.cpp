@@ -1,5 +1,6 @@
 // How is a task file read, and how are all its problems reported at once?
 #include <fmt/format.h>
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
@@ -19,25 +20,29 @@ class Problems final {
  public:
   explicit Problems(std::string file_name) : file_name_(std::move(file_name)) {}
 
-  void add(int line, std::string_view text) { texts_.push_back(fmt::format("{}:{}: {}", file_name_, line, text)); }
+  void add(int line, std::string_view text) {
+    ++count_;
+    if (texts_.size() < kShown) texts_.push_back(fmt::format("{}:{}: {}", file_name_, line, text));
+  }
   void add(const YAML::Node& node, std::string_view key, std::string_view text) {
     add(node.Mark().line + 1, fmt::format("{}: {}", key, text));
   }
-  [[nodiscard]] bool empty() const noexcept { return texts_.empty(); }
 
   void throw_if_any() const {
-    constexpr std::size_t kShown = 50;
-    if (texts_.empty()) return;
-    if (texts_.size() == 1) throw Error(ErrorCode::kInvalidArgument, texts_[0]);
-    std::string all = fmt::format("The task file has {} problems:", texts_.size());
-    for (std::size_t i = 0; i < texts_.size() && i < kShown; ++i) all += "\n  " + texts_[i];
-    if (texts_.size() > kShown) all += fmt::format("\n  and {} more", texts_.size() - kShown);
+    if (count_ == 0) return;
+    if (count_ == 1) throw Error(ErrorCode::kInvalidArgument, texts_[0]);
+    std::string all = fmt::format("The task file has {} problems:", count_);
+    for (const std::string& text : texts_) all += "\n  " + text;
+    if (count_ > kShown) all += fmt::format("\n  and {} more", count_ - kShown);
     throw Error(ErrorCode::kInvalidArgument, all);
   }
 
  private:
+  static constexpr std::size_t kShown = 50;
+
   std::string file_name_;
-  std::vector<std::string> texts_;
+  std::vector<std::string> texts_;  // the first kShown
+  std::size_t count_ = 0;
 };
 
 std::string_view type_name(const YAML::Node& node) {
@@ -257,10 +262,10 @@ void check_bytes(std::string_view yaml, Problems& problems) {
                            static_cast<unsigned char>(*control)));
 }
 
-/// Ignores what a document holds.
-class NoEvents final : public YAML::EventHandler {
+/// Keeps only where the last document starts.
+class DocumentStarts final : public YAML::EventHandler {
  public:
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override { last_line = mark.line + 1; }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
   void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
@@ -269,17 +274,22 @@ class NoEvents final : public YAML::EventHandler {
   void OnSequenceEnd() override {}
   void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
   void OnMapEnd() override {}
+
+  int last_line = 1;
 };
 
-/// 0, 1, or 2 for more. YAML::LoadAll would tell too, but yaml-cpp 0.7 sees documents without end in texts like "!a,":
-/// LoadAll then takes memory until there is none.
-int count_documents(const std::string& yaml) {
+/// Notes a problem unless there is exactly one document. YAML::LoadAll would tell too, but yaml-cpp 0.7 sees documents
+/// without end in texts like "!a,": LoadAll then takes memory until there is none.
+void check_document_count(const std::string& yaml, Problems& problems) {
   std::istringstream stream(yaml);
   YAML::Parser parser(stream);
-  NoEvents events;
-  int count = 0;
-  while (count < 2 && parser.HandleNextDocument(events)) ++count;
-  return count;
+  DocumentStarts starts;
+  if (!parser.HandleNextDocument(starts)) {
+    problems.add(1, "the file holds no YAML document; it must hold 1");
+  } else if (parser.HandleNextDocument(starts)) {
+    problems.add(starts.last_line,
+                 "another YAML document starts here, or text follows the first; the file must hold 1");
+  }
 }
 
 }  // namespace
@@ -291,13 +301,12 @@ TaskSpec parse_task_spec(std::string_view yaml, const std::string& file_name) {
   TaskSpec spec;
   try {
     const std::string text(yaml);
-    const int documents = count_documents(text);
-    if (documents != 1) {
-      problems.add(
-          1, fmt::format("the file holds {} YAML document; it must hold 1", documents == 0 ? "no" : "more than one"));
-    } else {
-      spec = SpecParser(problems).parse(YAML::Load(text));
-    }
+    check_document_count(text, problems);
+    problems.throw_if_any();
+    spec = SpecParser(problems).parse(YAML::Load(text));
+  } catch (const YAML::DeepRecursion& error) {
+    problems.add(std::max(error.mark.line + 1, 1),
+                 fmt::format("the file nests values deeper than the limit of {}", error.depth()));
   } catch (const YAML::Exception& error) {
     problems.add(std::max(error.mark.line + 1, 1), fmt::format("the file is not readable as YAML: {}", error.msg));
   }

@@ -17,14 +17,6 @@ std::unique_ptr<const Regex> compile_word_character() {
   return std::make_unique<const Regex>(fmt::format("\\G[{}{}]", kMembers, range_members(extra_word())));
 }
 
-// The offset of the code point before `offset`, which must not be 0.
-std::size_t step_back(std::string_view text, std::size_t offset) {
-  do {
-    --offset;
-  } while ((static_cast<unsigned char>(text[offset]) & 0xC0) == 0x80);
-  return offset;
-}
-
 std::size_t skip_white_space_back(std::string_view text, std::size_t offset) {
   while (offset > 0) {
     const std::size_t before = step_back(text, offset);

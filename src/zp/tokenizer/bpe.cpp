@@ -10,6 +10,7 @@ namespace zp::tokenizer {
 namespace {
 
 constexpr int32_t kNoToken = -1;
+constexpr std::size_t kCacheSlots = 1 << 15;  // 4 MiB
 
 void require_no_affix(const JsonView& json, std::string_view key) {
   const std::optional<JsonView> affix = json.find(key);
@@ -28,7 +29,8 @@ void require_no_dropout(const JsonView& json) {
 }  // namespace
 
 Bpe::Bpe(Vocabulary vocabulary, std::size_t merge_count)
-    : vocabulary_(std::make_unique<const Vocabulary>(std::move(vocabulary))), merges_(merge_count) {}
+    : vocabulary_(std::make_unique<const Vocabulary>(std::move(vocabulary))), merges_(merge_count),
+      cache_(std::make_unique<WordCache>(kCacheSlots)) {}
 
 Bpe Bpe::parse(const JsonView& json, const ByteAlphabet& alphabet) {
   // Files from before model types existed hold a BPE model without saying so.
@@ -110,31 +112,21 @@ void Bpe::find_bytes(const ByteAlphabet& alphabet) {
 
 // Collects the words that encode() would turn into exactly one token: most words of most texts.
 void Bpe::find_whole_words(const ByteAlphabet& alphabet) {
-  struct Word {
-    std::size_t begin;
-    std::size_t size_bytes;
-    int32_t id;
-  };
-  std::vector<Word> words;
-  word_bytes_ = std::make_unique<std::string>();
+  std::vector<WordTable::Word> words;
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < vocabulary_->id_end(); ++id) {
     const std::string* token = vocabulary_->token_of(id);
     if (token == nullptr || token->empty()) continue;
-    const std::optional<std::string> bytes = alphabet.to_bytes(*token);
+    std::optional<std::string> bytes = alphabet.to_bytes(*token);
     if (!bytes) continue;
     if (!ignore_merges_) {
       ids.clear();
       merge_word(*bytes, ids);
       if (ids.size() != 1 || ids.front() != id) continue;
     }
-    words.push_back({word_bytes_->size(), bytes->size(), id});
-    word_bytes_->append(*bytes);
+    words.emplace_back(*std::move(bytes), id);
   }
-  whole_words_ = std::make_unique<StringTable>(words.size());
-  for (const Word& word : words) {
-    whole_words_->insert(std::string_view(*word_bytes_).substr(word.begin, word.size_bytes), word.id);
-  }
+  whole_words_ = std::make_unique<const WordTable>(std::move(words));
 }
 
 void Bpe::append_symbols(std::string_view word, std::vector<int32_t>& symbols) const {
@@ -162,7 +154,10 @@ void Bpe::encode(std::string_view word, std::vector<int32_t>& ids) const {
     ids.push_back(*id);
     return;
   }
+  if (cache_->find(word, ids)) return;
+  const std::size_t before = ids.size();
   merge_word(word, ids);
+  cache_->put(word, ids, ids.size() - before);
 }
 
 }  // namespace zp::tokenizer

@@ -11,8 +11,9 @@
 #include "zp/tokenizer/byte_alphabet.h"
 #include "zp/tokenizer/json_view.h"
 #include "zp/tokenizer/merge_table.h"
-#include "zp/tokenizer/string_table.h"
 #include "zp/tokenizer/vocabulary.h"
+#include "zp/tokenizer/word_cache.h"
+#include "zp/tokenizer/word_table.h"
 
 namespace zp::tokenizer {
 
@@ -45,8 +46,8 @@ class Bpe final {
   int32_t unknown_id_ = -1;              // stands for bytes that the vocabulary lacks; -1: they are dropped
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;
-  std::unique_ptr<std::string> word_bytes_;  // what the keys of whole_words_ borrow
-  std::unique_ptr<StringTable> whole_words_;  // words that are one token, so that no merge has to be looked up
+  std::unique_ptr<const WordTable> whole_words_;  // words that are one token, so that no merge has to be looked up
+  std::unique_ptr<WordCache> cache_;  // of the other words; never changes an answer
 };
 
 }  // namespace zp::tokenizer

@@ -64,7 +64,7 @@ void Normalizer::add(const JsonView& json, int depth) {
   const std::string_view type = json.at("type").string();
   if (const std::optional<NormalForm> form = normal_form_of(type)) {
     json.allow_only({"type"});
-    steps_.emplace_back(*form);
+    steps_.emplace_back(NormalFormer(*form));
   } else if (type == "Lowercase") {
     json.allow_only({"type"});
     steps_.emplace_back(Lowercase{});
@@ -82,8 +82,13 @@ void Normalizer::add(const JsonView& json, int depth) {
   }
 }
 
+bool Normalizer::changes_nothing(const Step& step, std::string_view text) {
+  const auto* form = std::get_if<NormalFormer>(&step);
+  return form != nullptr && form->find_unplain(text, 0) == text.size();
+}
+
 std::string Normalizer::run(const Step& step, std::string_view text, RegexScratch& scratch) {
-  if (const auto* form = std::get_if<NormalForm>(&step)) return to_normal_form(text, *form);
+  if (const auto* form = std::get_if<NormalFormer>(&step)) return form->apply(text);
   if (std::holds_alternative<Lowercase>(step)) return to_lower_case(text);
   if (const auto* prepend = std::get_if<Prepend>(&step)) {
     return text.empty() ? std::string() : prepend->prefix + std::string(text);
@@ -94,6 +99,7 @@ std::string Normalizer::run(const Step& step, std::string_view text, RegexScratc
 
 std::string_view Normalizer::apply(std::string_view text, std::string& buffer, RegexScratch& scratch) const {
   for (const Step& step : steps_) {
+    if (changes_nothing(step, text)) continue;
     buffer = run(step, text, scratch);
     text = buffer;
   }

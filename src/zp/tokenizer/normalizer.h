@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "zp/tokenizer/json_view.h"
+#include "zp/tokenizer/normal_form.h"
 #include "zp/tokenizer/regex.h"
 
 namespace zp::tokenizer {
-
-enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
-
-/// The text in a normal form of Unicode 9, the version that Hugging Face tokenizers know. Requires valid UTF-8.
-[[nodiscard]] std::string to_normal_form(std::string_view text, NormalForm form);
 
 /// The "normalizer" of a tokenizer.json: a list of steps, in order. Immutable, thread-safe.
 class Normalizer final {
@@ -38,9 +34,10 @@ class Normalizer final {
     std::unique_ptr<const Regex> pattern;
     std::string content;
   };
-  using Step = std::variant<NormalForm, Lowercase, Prepend, Replace>;
+  using Step = std::variant<NormalFormer, Lowercase, Prepend, Replace>;
 
   void add(const JsonView& json, int depth);
+  [[nodiscard]] static bool changes_nothing(const Step& step, std::string_view text);
   [[nodiscard]] static std::string run(const Step& step, std::string_view text, RegexScratch& scratch);
 
   std::vector<Step> steps_;

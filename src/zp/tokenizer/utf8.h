@@ -25,6 +25,14 @@ struct CodePoint {
   return {((lead & 0x07) << 18) | ((byte(1) & 0x3F) << 12) | ((byte(2) & 0x3F) << 6) | (byte(3) & 0x3F), 4};
 }
 
+/// The offset of the code point before `offset`. Requires valid UTF-8 and an offset above 0.
+[[nodiscard]] inline std::size_t step_back(std::string_view text, std::size_t offset) noexcept {
+  do {
+    --offset;
+  } while ((static_cast<unsigned char>(text[offset]) & 0xC0) == 0x80);
+  return offset;
+}
+
 /// Appends a code point as UTF-8. Requires a Unicode scalar value.
 void append_utf8(std::string& out, char32_t value);
 

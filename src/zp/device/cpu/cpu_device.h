@@ -73,6 +73,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind) override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name) override;
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
+  [[nodiscard]] const ThreadPool& pool() const noexcept { return pool_; }
 
  private:
   void release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept override;

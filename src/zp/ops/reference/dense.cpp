@@ -16,8 +16,13 @@ ConstTensorView weight_view(const PackedMatrix& weight, DType activation) {
 }
 
 double log_sum_exp(const std::vector<float>& values) {
-  const float top = *std::max_element(values.begin(), values.end());
-  if (std::isinf(top) && top < 0) return top;
+  float top = -std::numeric_limits<float>::infinity();
+  for (const float value : values) {
+    if (std::isnan(value)) return static_cast<double>(value);
+    top = std::max(top, value);
+  }
+  // Differences of infinities are no numbers, yet the result is clear.
+  if (std::isinf(top)) return static_cast<double>(top);
   double sum = 0;
   for (const float value : values) sum += std::exp(static_cast<double>(value) - static_cast<double>(top));
   return static_cast<double>(top) + std::log(sum);

@@ -1,0 +1,107 @@
+// The innermost loops, one table for each instruction set. Every loop treats each row alone and in one order of
+// operations, so that a row's bits depend neither on its neighbours nor on how rows are blocked.
+#pragma once
+
+#include <cstdint>
+
+#include "zp/ops/cpu/cpu_features.h"
+#include "zp/tensor/dtype.h"
+
+namespace zp::cpu {
+
+/// Columns of a panel, the unit of packed weights.
+inline constexpr int64_t kPanelColumns = 32;
+/// Tokens of a key/value tile of attention. Tiles begin at multiples of this many tokens of a sequence.
+inline constexpr int64_t kTileTokens = 64;
+
+/// Elements of A, float or bf16, at `data`.
+struct Elements {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+};
+struct ConstElements {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+};
+
+/// c[r, 0..32) = a[r] * panel, for r < rows; c has `rows` rounded up to row_tile rows, the rest undefined.
+struct PanelProduct {
+  const void* rows_packed = nullptr;  // from pack_rows
+  int64_t rows = 0;
+  const void* panel = nullptr;  // [k, 32] packed weights (weights.h)
+  int64_t k = 0;                // padded
+  float* c = nullptr;           // [round_up(rows, row_tile), 32]
+};
+
+/// Matrix products of one type of rows and weights.
+struct GemmKernels {
+  int64_t row_tile;        ///< Rows are packed in tiles of this many.
+  int64_t row_value_size;  ///< Bytes of a packed element.
+  /// Packs rows of k elements of A, each padded with zeros to k_padded. `packed` holds round_up(rows, row_tile) *
+  /// k_padded elements.
+  void (*pack_rows)(const std::byte* const* rows, int64_t row_count, int64_t k, int64_t k_padded, void* packed);
+  void (*multiply)(const PanelProduct& product);
+};
+
+/// One key/value tile against one strip of query rows. A strip holds `strip` rows side by side, one a lane: element d
+/// of row r is at [d * strip + r].
+struct AttentionTile {
+  const float* q = nullptr;        // [D, strip], scaled
+  float* out = nullptr;            // [D, strip], weighted sum so far
+  float* top = nullptr;            // [strip], largest score so far
+  float* sum = nullptr;            // [strip], sum of exp(score - top) so far
+  const float* visible = nullptr;  // [strip], tokens of this tile that each row sees; may be zero or less
+  const float* k = nullptr;        // [64, D], zeros after `tokens`
+  const float* v = nullptr;        // [64, D]
+  float* scores = nullptr;         // [64, strip], scratch
+  int64_t head_dim = 0;
+  int64_t tokens = 0;       // most that any row sees, 1..64
+  int64_t full_tokens = 0;  // fewest that any row sees, 0..64
+};
+
+struct RotateHead {
+  const float* head = nullptr;    // [D]
+  const float* cosine = nullptr;  // [D / 2]
+  const float* sine = nullptr;    // [D / 2]
+  const float* weight = nullptr;  // [D] of the RMS norm, or null
+  float eps = 0;
+  int64_t head_dim = 0;
+  Elements out;  // [D]
+};
+
+struct Kernels {
+  GemmKernels gemm_f32;
+  GemmKernels gemm_bf16;
+
+  int64_t strip;  ///< query rows side by side in attention
+  void (*attention_tile)(const AttentionTile& tile);
+  void (*rotate_head)(const RotateHead& args);
+
+  /// to[i] = from[i], rounded to the type of `to`.
+  void (*convert)(ConstElements from, Elements to, int64_t count);
+  /// a[i] += b[i]
+  void (*add)(float* a, const float* b, int64_t count);
+  /// a[i] += scale * b[i]
+  void (*add_scaled)(float* a, const float* b, float scale, int64_t count);
+  float (*sum_of_squares)(const float* a, int64_t count);
+  /// out[i] = a[i] * scale * weight[i]
+  void (*scale)(const float* a, float scale, const float* weight, Elements out, int64_t count);
+  /// out[i] = silu(gate[i]) * up[i]
+  void (*silu_times)(ConstElements gate, ConstElements up, Elements out, int64_t count);
+  float (*largest)(const float* a, int64_t count);
+  /// sum of exp(a[i] - top)
+  float (*sum_exp)(const float* a, float top, int64_t count);
+};
+
+/// The table of an instruction set that this machine has.
+[[nodiscard]] const Kernels& kernels_of(Isa isa);
+
+/// The tables themselves, one in each source file.
+[[nodiscard]] const Kernels& kernels_generic();
+[[nodiscard]] const Kernels& kernels_avx2();
+[[nodiscard]] const Kernels& kernels_avx512();
+[[nodiscard]] const Kernels& kernels_amx();
+/// bf16 products on AMX tiles.
+[[nodiscard]] GemmKernels gemm_kernels_amx();
+
+}  // namespace zp::cpu

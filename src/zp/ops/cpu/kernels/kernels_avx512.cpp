@@ -1,0 +1,16 @@
+// Kernels compiled for avx512; called only on machines that have it.
+#include "zp/ops/cpu/kernels/kernels.h"
+// The order matters: each builds on those before it.
+// clang-format off
+#include "zp/ops/cpu/kernels/simd/avx512.h"
+#include "zp/ops/cpu/kernels/elementwise.inc"
+#include "zp/ops/cpu/kernels/gemm.inc"
+#include "zp/ops/cpu/kernels/attention.inc"
+#include "zp/ops/cpu/kernels/table.inc"
+// clang-format on
+
+namespace zp::cpu {
+
+const Kernels& kernels_avx512() { return kTable; }
+
+}  // namespace zp::cpu

@@ -1,0 +1,205 @@
+// The built program from the outside: exit codes, messages, and files that hold what they should.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/temporary_folder.h"
+
+namespace zp {
+namespace {
+
+using nlohmann::json;
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+
+const std::string kRoot = ZP_SOURCE_DIR;
+const std::string kModel = kRoot + "/models/demo-moe";
+
+struct Finished {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Runs `zeroprefill <arguments>` in a shell, so that arguments may redirect.
+Finished run(const std::string& arguments) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path() / "out";
+  const std::string err = folder.path() / "err";
+  const std::string command = "(" ZP_PROGRAM " " + arguments + ") >" + out + " 2>" + err;
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+std::string run_task(const std::string& task, const std::string& input) {
+  return "run --model " + kModel + " --task " + task + " --input " + input + " ";
+}
+
+std::string intent_task() { return kRoot + "/examples/tasks/intent.yaml"; }
+
+TEST(CommandLine, AnswersEveryRowInInputOrder) {
+  const TemporaryFolder folder;
+  const std::string summary = folder.path() / "summary.json";
+  const std::string rows = kRoot + "/examples/rows/intent.jsonl";
+  const Finished finished = run(run_task(intent_task(), rows) + "--summary " + summary);
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  const auto answers = lines_of(finished.out);
+  const auto input = lines_of(read_file(rows));
+  ASSERT_EQ(answers.size(), input.size());
+  int64_t right = 0;
+  int64_t prompt_tokens = 0;
+  int64_t cached_tokens = 0;
+  for (size_t i = 0; i < input.size(); ++i) {
+    EXPECT_EQ(answers[i].at("id"), input[i].at("id"));
+    right += answers[i].at("answer") == input[i].at("label") ? 1 : 0;
+    prompt_tokens += answers[i].at("prompt_tokens").get<int64_t>();
+    cached_tokens += answers[i].at("cached_tokens").get<int64_t>();
+    double total = 0;
+    for (const auto& p : answers[i].at("probabilities")) total += p.get<double>();
+    EXPECT_NEAR(total, 1.0, 1e-9);
+  }
+  const json figures = json::parse(read_file(summary));
+  EXPECT_EQ(figures.at("items"), input.size());
+  EXPECT_EQ(figures.at("errors"), 0);
+  EXPECT_EQ(figures.at("prompt_tokens"), prompt_tokens);
+  EXPECT_EQ(figures.at("cached_tokens"), cached_tokens);
+  EXPECT_EQ(figures.at("computed_tokens"), prompt_tokens - cached_tokens);
+  EXPECT_DOUBLE_EQ(figures.at("accuracy"), static_cast<double>(right) / static_cast<double>(input.size()));
+  for (const char* name :
+       {"macro_f1", "wall_seconds", "compute_seconds", "tokens_per_s", "load_seconds", "peak_memory_bytes"})
+    EXPECT_GT(figures.at(name).get<double>(), 0) << name;
+}
+
+TEST(CommandLine, ReadsStandardInput) {
+  const Finished finished = run(run_task(intent_task(), "-") + R"(<<'END'
+{"id": "a", "text": "play some jazz"}
+{"id": "b", "text": "will it rain tomorrow"}
+END
+)");
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  const auto answers = lines_of(finished.out);
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].at("answer"), "PlayMusic");
+  EXPECT_EQ(answers[1].at("answer"), "GetWeather");
+}
+
+TEST(CommandLine, ABadRowGetsAnErrorAndTheRestGoesOn) {
+  const TemporaryFolder folder;
+  std::string longer_than_the_model;
+  for (int i = 0; i < 3000; ++i) longer_than_the_model += "word ";
+  const std::string rows = folder.write("rows.jsonl",
+                                        "{\"id\": 1, \"text\": \"play some jazz\"}\n"
+                                        "{broken\n"
+                                        "{\"id\": 3}\n"
+                                        "{\"id\": 4, \"text\": \"a\xff\"}\n"
+                                        "{\"id\": 5, \"text\": \"" +
+                                            longer_than_the_model +
+                                            "\"}\n"
+                                            "{\"id\": 6, \"text\": \"play\", \"label\": \"Nonsense\"}\n"
+                                            "{\"id\": 7, \"text\": \"will it rain tomorrow\"}\n");
+  const Finished finished = run(run_task(intent_task(), rows));
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  const auto answers = lines_of(finished.out);
+  ASSERT_EQ(answers.size(), 7U);
+  EXPECT_EQ(answers[0].at("answer"), "PlayMusic");
+  EXPECT_EQ(answers[6].at("answer"), "GetWeather");
+  for (const size_t bad : {1, 2, 3, 4, 5}) {
+    ASSERT_TRUE(answers[bad].contains("error")) << bad;
+    EXPECT_FALSE(answers[bad].at("error").at("message").get<std::string>().empty());
+  }
+  EXPECT_THAT(answers[2].at("error").at("message").get<std::string>(), HasSubstr("text"));
+  EXPECT_THAT(answers[4].at("error").at("message").get<std::string>(), HasSubstr("2048"));
+  EXPECT_THAT(answers[5].at("error").at("message").get<std::string>(), HasSubstr("Nonsense"));
+}
+
+TEST(CommandLine, AFullDiskEndsTheRunByName) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "/dev/full is missing";
+  const Finished finished = run(run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl") + "--output /dev/full");
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("/dev/full"));
+}
+
+TEST(CommandLine, NeverEmptiesItsInput) {
+  const TemporaryFolder folder;
+  const std::string rows = folder.write("rows.jsonl", "{\"id\": 1, \"text\": \"play\"}\n");
+  const Finished finished = run(run_task(intent_task(), rows) + "--output " + rows);
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_FALSE(read_file(rows).empty());
+}
+
+TEST(CommandLine, NamesWhatIsMissingOrWrong) {
+  const TemporaryFolder folder;
+  const std::string task = folder.write("task.yaml", "form: choice\nextra: 1\n");
+  const std::string rows = folder.write("rows.jsonl", "");
+  EXPECT_THAT(run(run_task(task, rows)).err, HasSubstr("extra"));
+  EXPECT_THAT(run(run_task("/nonexistent.yaml", rows)).err, HasSubstr("/nonexistent.yaml"));
+  EXPECT_THAT(run(run_task(intent_task(), "/nonexistent.jsonl")).err, HasSubstr("/nonexistent.jsonl"));
+  EXPECT_THAT(run("run --model /nonexistent --task " + intent_task() + " --input " + rows).err,
+              HasSubstr("/nonexistent"));
+  EXPECT_THAT(run(run_task(intent_task(), rows) + "--kv-cache 5X").err, HasSubstr("5X"));
+  EXPECT_THAT(run(run_task(intent_task(), rows) + "--memory-limit 1MiB").err, HasSubstr("1.00 MiB"));
+  EXPECT_THAT(run(run_task(intent_task(), rows) + "--device cuda").err, HasSubstr("cuda"));
+  EXPECT_THAT(run(run_task(intent_task(), rows) + "--step-tokens 0").err, HasSubstr("step_tokens is 0"));
+  EXPECT_EQ(run("run").exit_code, 2);
+  EXPECT_EQ(run("").exit_code, 2);
+  EXPECT_EQ(run("--help").exit_code, 0);
+}
+
+TEST(CommandLine, AnEmptyInputGivesAnEmptyOutput) {
+  const TemporaryFolder folder;
+  const std::string rows = folder.write("rows.csv", "id,text\n");
+  const Finished finished = run(run_task(intent_task(), rows));
+  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.out, "");
+}
+
+TEST(CommandLine, TokenizesThereAndBack) {
+  const TemporaryFolder folder;
+  const std::string texts = folder.write("texts", "play some jazz\n\n  caf\xc3\xa9 \xe2\x98\x95\n");
+  const std::string tokenizer = "tokenize --tokenizer " + kModel;
+  const Finished ids = run(tokenizer + " <" + texts);
+  ASSERT_EQ(ids.exit_code, 0) << ids.err;
+  EXPECT_EQ(lines_of(ids.out)[1], json::array());
+  const std::string id_file = folder.write("ids", ids.out);
+  EXPECT_EQ(run(tokenizer + " --decode <" + id_file).out, read_file(texts));
+  const std::string bad = folder.write("bad", "[1]\n[99999]\n");
+  const Finished refused = run(tokenizer + " --decode <" + bad);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("line 2"));
+}
+
+TEST(CommandLine, InspectReportsATruncatedCheckpoint) {
+  const TemporaryFolder folder;
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
+    folder.write(name, read_file(kModel + "/" + name));
+  EXPECT_EQ(run("inspect " + folder.path().string()).exit_code, 0);
+  std::filesystem::resize_file(folder.path() / "model.safetensors", 1'000'000);
+  const Finished truncated = run("inspect --json " + folder.path().string());
+  EXPECT_EQ(truncated.exit_code, 1);
+  EXPECT_THAT(json::parse(truncated.out).at("problems").dump(), HasSubstr("truncated"));
+}
+
+}  // namespace
+}  // namespace zp

@@ -1,0 +1,167 @@
+// The scheduling thread with ranks that a test controls: outcomes come exactly once, whatever happens.
+#include "zp/engine/dispatcher.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace zp {
+namespace {
+
+// Holds steps until the test lets them run. Logits are the request's last token id plus the candidate's number.
+class ManualRank final : public StepRunner {
+ public:
+  explicit ManualRank(Report report) : report_(std::move(report)) {}
+  void start(StepWork work) override { (void)started_.push(std::move(work)); }
+  [[nodiscard]] Description description() const override { return {"manual", "none", "none"}; }
+
+  // Blocks until a step was started, and gives its token count.
+  size_t run_one(std::exception_ptr failure = nullptr) { return run(*started_.pop(), std::move(failure)); }
+  // Runs the next step if there is one yet.
+  void run_if_started() {
+    if (const std::optional<StepWork> work = started_.try_pop()) (void)run(*work, nullptr);
+  }
+
+ private:
+  size_t run(const StepWork& work, std::exception_ptr failure) {
+    StepReport report;
+    report.id = work.id;
+    report.failure = std::move(failure);
+    for (size_t r = 0; r < work.step.head_rows.size(); ++r) {
+      const auto last = static_cast<float>(work.step.ids[static_cast<size_t>(work.step.head_rows[r])]);
+      for (int64_t c = work.step.candidate_offsets[r]; c < work.step.candidate_offsets[r + 1]; ++c)
+        report.result.logits.push_back(last + static_cast<float>(c - work.step.candidate_offsets[r]));
+      report.result.log_sum_exp.push_back(last);
+    }
+    report_(std::move(report));
+    return work.step.ids.size();
+  }
+
+  Report report_;
+  BoundedQueue<StepWork> started_{8};
+};
+
+ModelShape small_shape() {
+  ModelShape shape;
+  shape.layers = 1;
+  shape.hidden = 8;
+  shape.query_heads = shape.kv_heads = 1;
+  shape.head_dim = 8;
+  shape.vocabulary = 1000;
+  shape.max_positions = 4096;
+  shape.experts = 2;
+  shape.experts_per_token = 1;
+  shape.expert_intermediate = 8;
+  shape.feed_forward = {FeedForward::kMoe};
+  return shape;
+}
+
+class DispatcherTest : public ::testing::Test {
+ protected:
+  DispatcherTest() {
+    SchedulerConfig config;
+    config.pool_blocks = {64};
+    config.load = token_load(64);
+    config.step_tokens_max = 128;
+    config.queue_max = 32;
+    dispatcher_ =
+        std::make_unique<Dispatcher>(config, small_shape(), clock_, [this](int32_t, StepRunner::Report report) {
+          auto rank = std::make_unique<ManualRank>(std::move(report));
+          rank_ = rank.get();
+          return rank;
+        });
+  }
+
+  uint64_t submit(int32_t last_token, int32_t length = 4) {
+    CheckedRequest request;
+    request.schedule.tokens.assign(static_cast<size_t>(length), last_token);
+    request.schedule.chain = BlockChain("", request.schedule.tokens);
+    request.candidates = {1, 2, 3};
+    return dispatcher_->submit(std::move(request), [this](uint64_t id, Outcome outcome) {
+      const std::lock_guard lock(mutex_);
+      EXPECT_TRUE(outcomes_.emplace(id, std::move(outcome)).second) << "two outcomes for request " << id;
+    });
+  }
+  std::map<uint64_t, Outcome> outcomes() {
+    const std::lock_guard lock(mutex_);
+    return outcomes_;
+  }
+
+  SteadyClock clock_;
+  std::mutex mutex_;
+  std::map<uint64_t, Outcome> outcomes_;  // guarded by mutex_; before the dispatcher, whose callbacks use it
+  std::unique_ptr<Dispatcher> dispatcher_;
+  ManualRank* rank_ = nullptr;
+};
+
+TEST_F(DispatcherTest, EachRequestGetsItsOwnLogits) {
+  const uint64_t a = submit(10);
+  const uint64_t b = submit(20);
+  for (size_t tokens = 0; tokens < 8;) tokens += rank_->run_one();
+  dispatcher_->drain();
+  const auto all = outcomes();
+  const auto& first = std::get<Answer>(all.at(a));
+  EXPECT_EQ(first.logits, (std::vector<float>{10, 11, 12}));
+  EXPECT_EQ(first.best, 2U);
+  EXPECT_EQ(first.prompt_tokens, 4);
+  EXPECT_EQ(std::get<Answer>(all.at(b)).logits, (std::vector<float>{20, 21, 22}));
+  EXPECT_EQ(dispatcher_->stats().answered, 2);
+  EXPECT_EQ(dispatcher_->stats().prompt_tokens, 8);
+}
+
+TEST_F(DispatcherTest, AFailedDeviceFailsEveryRequestWithItsCause) {
+  (void)submit(10);
+  (void)submit(20, 100);
+  rank_->run_one(std::make_exception_ptr(Error(ErrorCode::kDevice, "the card fell off")));
+  dispatcher_->drain();
+  (void)submit(30);
+  dispatcher_->drain();
+  const auto all = outcomes();
+  ASSERT_EQ(all.size(), 3U);
+  for (const auto& [id, outcome] : all) {
+    EXPECT_EQ(std::get<Failure>(outcome).code, ErrorCode::kDevice) << id;
+    EXPECT_NE(std::get<Failure>(outcome).message.find("the card fell off"), std::string::npos) << id;
+  }
+  EXPECT_EQ(dispatcher_->stats().failed, 3);
+}
+
+TEST_F(DispatcherTest, ACancelledRequestHasOneOutcomeAndItsNeighboursAnswers) {
+  const uint64_t running = submit(10);
+  const uint64_t kept = submit(20);
+  const uint64_t waiting = submit(30, 100);
+  dispatcher_->cancel(running);
+  dispatcher_->cancel(waiting);
+  dispatcher_->cancel(waiting);  // twice is once
+  dispatcher_->cancel(12345);    // unknown is nothing
+  while (!outcomes().contains(running) || !outcomes().contains(waiting)) std::this_thread::yield();
+  while (!outcomes().contains(kept)) rank_->run_if_started();
+  dispatcher_->drain();
+  const auto all = outcomes();
+  EXPECT_EQ(std::get<Failure>(all.at(running)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(std::get<Failure>(all.at(waiting)).code, ErrorCode::kCancelled);
+  EXPECT_EQ(std::get<Answer>(all.at(kept)).logits[0], 20);
+}
+
+TEST_F(DispatcherTest, DestructionAnswersWhatIsLeftAsCancelled) {
+  for (int32_t i = 0; i < 20; ++i) (void)submit(i, 60);
+  dispatcher_.reset();
+  EXPECT_EQ(outcomes_.size(), 20U);
+  for (const auto& [id, outcome] : outcomes_) EXPECT_EQ(std::get<Failure>(outcome).code, ErrorCode::kCancelled) << id;
+}
+
+TEST_F(DispatcherTest, SubmitWaitsWhileTooManyAreUnanswered) {
+  for (int32_t i = 0; i < 32; ++i) (void)submit(i, 64);
+  std::atomic<bool> taken{false};
+  std::thread producer([&] {
+    (void)submit(99, 64);
+    taken = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(taken) << "the 33rd request was taken though the limit is 32";
+  rank_->run_one();
+  producer.join();
+  EXPECT_TRUE(taken);
+}
+
+}  // namespace
+}  // namespace zp

@@ -1,0 +1,123 @@
+// Routing over several ranks: the rule on its own, and in plans.
+#include "zp/schedule/policy.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/schedule/scheduler_under_test.h"
+
+namespace zp {
+namespace {
+
+RankChoice choice(int32_t rank, int32_t matched_blocks, double load) {
+  return {.rank = rank, .eligible = true, .load_unfinished = load, .matched_blocks = matched_blocks};
+}
+
+TEST(PrefixSaturationPolicy, TakesTheLongestMatchWhateverTheLoad) {
+  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 2, 0), choice(1, 3, 99), choice(2, 1, 0)}), 1);
+}
+
+TEST(PrefixSaturationPolicy, BreaksTiesByLoadThenByRank) {
+  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 2, 5), choice(1, 2, 4), choice(2, 2, 4)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 0, 5), choice(1, 0, 4)}), 1);
+}
+
+TEST(PrefixSaturationPolicy, SpillsToTheNextBestWhenTheBestIsFull) {
+  std::vector<RankChoice> ranks = {choice(0, 9, 0), choice(1, 2, 8), choice(2, 0, 0)};
+  ranks[0].eligible = false;
+  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), 1);
+  ranks[1].eligible = false;
+  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), 2);
+  ranks[2].eligible = false;
+  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), -1);
+}
+
+SchedulerConfig ranks_of(int32_t ranks, int64_t target) {
+  return {.pool_blocks = std::vector<int32_t>(static_cast<size_t>(ranks), 256),
+          .load = token_load(target),
+          .step_tokens_max = 4 * target};
+}
+
+TEST(Routing, SpreadsUnrelatedRequestsByLoad) {
+  SchedulerUnderTest t(ranks_of(4, 1000));
+  for (uint64_t id = 0; id < 8; ++id) t.submit(id, text(static_cast<int32_t>(id), 100));
+  EXPECT_EQ(ids(t.next(0)), list({0, 4}));
+  EXPECT_EQ(ids(t.next(1)), list({1, 5}));
+  EXPECT_EQ(ids(t.next(2)), list({2, 6}));
+  EXPECT_EQ(ids(t.next(3)), list({3, 7}));
+}
+
+TEST(Routing, SendsARequestToTheRankThatHoldsItsPrefix) {
+  SchedulerUnderTest t(ranks_of(2, 1000));
+  const std::vector<int32_t> a = text(1, 160);
+  const std::vector<int32_t> b = text(2, 160);
+  t.submit(1, a);
+  t.submit(2, b);
+  const auto first = t.next(0);
+  const auto second = t.next(1);
+  ASSERT_EQ(ids(first), list({1}));
+  ASSERT_EQ(ids(second), list({2}));
+  t.finish(first->id);
+  t.finish(second->id);
+  t.submit(3, joined(b, text(3, 20)));
+  t.submit(4, joined(a, text(4, 20)));
+  EXPECT_EQ(ids(t.next(0)), list({4}));
+  const auto step = t.next(1);
+  EXPECT_EQ(ids(step), list({3}));
+  EXPECT_EQ(step->tokens, 20);
+}
+
+TEST(Routing, SendsARequestToTheRankThatIsAboutToHoldItsPrefix) {
+  SchedulerUnderTest t(ranks_of(3, 1000));
+  const std::vector<int32_t> shared = text(1, 160);
+  t.submit(1, shared);
+  const auto running = t.next(0);
+  ASSERT_EQ(ids(running), list({1}));
+  t.submit(2, joined(shared, text(2, 20)));
+  EXPECT_EQ(ids(t.next(1)), list({}));
+  EXPECT_EQ(ids(t.next(2)), list({}));
+  const auto staged = t.next(0);
+  EXPECT_EQ(ids(staged), list({2}));
+  EXPECT_EQ(staged->tokens, 20);
+  EXPECT_EQ(staged->relies_on, running->id);
+}
+
+TEST(Routing, AHotPrefixSpillsOnceItsRankIsAtTarget) {
+  SchedulerUnderTest t(ranks_of(2, 300));
+  const std::vector<int32_t> hot = text(1, 256);
+  for (uint64_t id = 0; id < 8; ++id) t.submit(id, joined(hot, text(static_cast<int32_t>(10 + id), 20)));
+  const auto first = t.next(0);
+  EXPECT_EQ(ids(first), list({0, 1, 2}));  // 276, 296, 316 >= 300
+  EXPECT_EQ(first->filled_by, StopReason::kTarget);
+  const auto second = t.next(1);
+  EXPECT_EQ(ids(second), list({}));  // rank 0 has room for a staged step, and it expects the prefix
+  const auto staged = t.next(0);
+  EXPECT_EQ(staged->hit_tokens, 5 * 256);
+  t.submit(20, joined(hot, text(30, 20)));
+  EXPECT_EQ(ids(t.next(1)), list({20}));  // now rank 0 has both its steps
+}
+
+TEST(Routing, EveryLoadIsBetweenTargetAndTargetPlusTheLastCost) {
+  SchedulerUnderTest t(ranks_of(3, 500));
+  for (uint64_t id = 0; id < 60; ++id)
+    t.submit(id, text(static_cast<int32_t>(id), 30 + static_cast<int32_t>(id * 7 % 50)));
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    const auto step = t.next(rank);
+    ASSERT_TRUE(step.has_value());
+    EXPECT_EQ(step->filled_by, StopReason::kTarget);
+    EXPECT_GE(step->load, 500);
+    EXPECT_LT(step->load - step->segments.back().tokens(), 500);
+  }
+}
+
+TEST(Routing, PlanningChangesNothing) {
+  SchedulerUnderTest t(ranks_of(2, 100));
+  t.submit(1, text(1, 64));
+  t.submit(2, text(2, 64));
+  const auto first = t.next(0);
+  EXPECT_EQ(t.scheduler.index().pending_count(1), 0);  // rank 1's part of that plan was not committed
+  EXPECT_EQ(t.scheduler.stats().queued, 1);
+  EXPECT_EQ(ids(t.next(1)), list({2}));
+}
+
+}  // namespace
+}  // namespace zp

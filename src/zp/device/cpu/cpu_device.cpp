@@ -13,7 +13,9 @@
 namespace zp::cpu {
 namespace {
 constexpr size_t kAlignment = 256;
-}
+// From this size on, an allocation is worth a look at the host's memory, which may grow while we run.
+constexpr size_t kLargeAllocation = size_t{1} << 30;
+}  // namespace
 
 CpuDevice::CpuDevice(int32_t index, int32_t threads) : index_(index), pool_(threads > 0 ? threads : usable_cores()) {}
 
@@ -26,6 +28,13 @@ MemoryInfo CpuDevice::memory_info() const {
 
 Buffer CpuDevice::allocate(size_t size_bytes, MemoryKind kind) {
   if (size_bytes == 0) return {};
+  if (size_bytes >= kLargeAllocation) {
+    // The host itself would promise more than it has, and end the process when it is used.
+    const size_t limit_bytes = host_memory().limit_bytes;
+    if (size_bytes > limit_bytes)
+      fail(ErrorCode::kOutOfMemory, "an allocation of {} bytes exceeds the {} bytes of memory this process may use",
+           size_bytes, limit_bytes);
+  }
   void* data = std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
   if (data == nullptr) fail(ErrorCode::kOutOfMemory, "the host refused an allocation of {} bytes", size_bytes);
   return {this, kind, static_cast<std::byte*>(data), size_bytes};

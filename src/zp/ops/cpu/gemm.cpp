@@ -5,7 +5,7 @@ namespace zp::cpu {
 
 int64_t PackedRows::rows_max(const Workers& workers, int64_t k) {
   const int64_t tile = workers.gemm().row_tile;
-  const int64_t tile_bytes = tile * workers.gemm().row_value_size * workers.layout().padded_k(k);
+  const int64_t tile_bytes = workers.gemm().tile_bytes(workers.layout().padded_k(k));
   const int64_t fitting = static_cast<int64_t>(ThreadScratch::kRowsBytes) / std::max<int64_t>(1, tile_bytes);
   ZP_CHECK(fitting >= 1, "rows of {} elements do not fit the scratch memory of {} bytes", k, ThreadScratch::kRowsBytes);
   return std::min(fitting, Workers::kChunkRows / tile) * tile;
@@ -27,11 +27,12 @@ void linear(Workers& workers, const LinearArgs& args) {
     for (int64_t panel = item.panel; panel < item.panel + item.panels; ++panel) {
       const float* product = rows.multiply(weight.buffer.data() + static_cast<size_t>(panel) * panel_bytes);
       const int64_t column = panel * kPanelColumns;
-      const int64_t columns = std::min(kPanelColumns, weight.n - column);
-      for (int64_t r = 0; r < item.rows; ++r) {
-        std::byte* out = args.out.data() + static_cast<size_t>((item.row + r) * weight.n + column) * out_size;
-        workers.kernels().convert({product + r * kPanelColumns, DType::kF32}, {out, args.out.dtype()}, columns);
-      }
+      std::byte* out = args.out.data() + static_cast<size_t>(item.row * weight.n + column) * out_size;
+      workers.kernels().store_product({.product = product,
+                                       .rows = item.rows,
+                                       .columns = std::min(kPanelColumns, weight.n - column),
+                                       .out = {out, args.out.dtype()},
+                                       .out_stride = weight.n});
     }
   });
 }

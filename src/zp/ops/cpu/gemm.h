@@ -51,17 +51,29 @@ class ProductSplit final {
   int64_t count_ = 0;
 };
 
-/// Up to kChunkRows rows of k elements of A, packed into a thread's scratch for any number of panels.
+/// Up to kChunkRows rows of k elements of A, packed into a thread's scratch for any number of panels. Lives on the
+/// thread that multiplies.
 class PackedRows final {
  public:
   PackedRows(const Workers& workers, const ThreadScratch& scratch, int64_t k)
       : gemm_(workers.gemm()), scratch_(scratch), k_(k), k_padded_(workers.layout().padded_k(k)) {}
 
+  ~PackedRows() {
+    if (packed_) gemm_.end();
+  }
+  PackedRows(const PackedRows&) = delete;
+  PackedRows& operator=(const PackedRows&) = delete;
+
   /// The most rows that fit; whole tiles.
   [[nodiscard]] static int64_t rows_max(const Workers& workers, int64_t k);
 
   void add(const std::byte* row) { rows_[static_cast<size_t>(count_++)] = row; }
-  void pack() { gemm_.pack_rows(rows_.data(), count_, k_, k_padded_, scratch_.rows); }
+  /// Once, after the last row and before the first product.
+  void pack() {
+    gemm_.pack_rows(rows_.data(), count_, k_, k_padded_, scratch_.rows);
+    gemm_.begin();
+    packed_ = true;
+  }
   [[nodiscard]] int64_t count() const noexcept { return count_; }
 
   /// All rows times one panel: [count, 32], valid until the next call.
@@ -77,6 +89,7 @@ class PackedRows final {
   int64_t k_;
   int64_t k_padded_;
   int64_t count_ = 0;
+  bool packed_ = false;
   std::array<const std::byte*, Workers::kChunkRows> rows_{};
 };
 

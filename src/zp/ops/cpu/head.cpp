@@ -74,8 +74,11 @@ void Head::run_item(const Workers& workers, const HeadArgs& args, const Item& it
   for (int64_t column = 0; column < columns; column += kPanelColumns) {
     const int64_t panel = (first_column + column) / kPanelColumns;
     const float* product = rows.multiply(weight.buffer.data() + static_cast<size_t>(panel) * panel_bytes);
-    for (int64_t r = 0; r < item.rows; ++r)
-      std::copy_n(product + r * kPanelColumns, kPanelColumns, logits + r * kChunkColumns + column);
+    workers.kernels().store_product({.product = product,
+                                     .rows = item.rows,
+                                     .columns = kPanelColumns,
+                                     .out = {logits + column, DType::kF32},
+                                     .out_stride = kChunkColumns});
   }
 
   const int64_t chunks = chunk_count(weight.n);

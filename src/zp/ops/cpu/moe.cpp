@@ -90,14 +90,13 @@ void Moe::run_inner(const Workers& workers, const MoeArgs& args, const Item& ite
   for (int64_t panel = item.product.panel; panel < item.product.panel + item.product.panels; ++panel) {
     const float* product = rows.multiply(blob + layout.gate_up_offset(panel));
     const int64_t column = panel * ExpertLayout::kInnerColumns;
-    const int64_t columns = std::min(ExpertLayout::kInnerColumns, args.size.intermediate - column);
-    for (int64_t r = 0; r < item.product.rows; ++r) {
-      const float* gate = product + r * kPanelColumns;
-      const int64_t to = (first_slot + r) * args.size.intermediate + column;
-      workers.kernels().silu_times({gate, DType::kF32}, {gate + ExpertLayout::kInnerColumns, DType::kF32},
-                                   {inner_.data() + static_cast<size_t>(to) * element_size, workers.activation()},
-                                   columns);
-    }
+    const int64_t to = first_slot * args.size.intermediate + column;
+    workers.kernels().silu_product(
+        {.product = product,
+         .rows = item.product.rows,
+         .columns = std::min(ExpertLayout::kInnerColumns, args.size.intermediate - column),
+         .out = {inner_.data() + static_cast<size_t>(to) * element_size, workers.activation()},
+         .out_stride = args.size.intermediate});
   }
 }
 
@@ -115,9 +114,11 @@ void Moe::run_down(const Workers& workers, const MoeArgs& args, const Item& item
   const int64_t slice_stride = std::min(kSliceColumns, round_up(args.size.hidden, kPanelColumns));
   for (int64_t panel = item.product.panel; panel < item.product.panel + item.product.panels; ++panel) {
     const float* product = rows.multiply(blob + layout.down_offset(first_panel + panel));
-    for (int64_t r = 0; r < item.product.rows; ++r)
-      std::copy_n(product + r * kPanelColumns, kPanelColumns,
-                  slice + (first_slot + r) * slice_stride + panel * kPanelColumns);
+    workers.kernels().store_product({.product = product,
+                                     .rows = item.product.rows,
+                                     .columns = kPanelColumns,
+                                     .out = {slice + first_slot * slice_stride + panel * kPanelColumns, DType::kF32},
+                                     .out_stride = slice_stride});
   }
 }
 

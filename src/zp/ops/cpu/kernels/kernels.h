@@ -24,7 +24,8 @@ struct ConstElements {
   DType dtype = DType::kF32;
 };
 
-/// c[r, 0..32) = a[r] * panel, for r < rows; c has `rows` rounded up to row_tile rows, the rest undefined.
+/// c[r, 0..32) = a[r] * panel, for r < rows; c has `rows` rounded up to row_tile rows, the rest undefined. The panel
+/// after this one in memory is fetched into the cache meanwhile.
 struct PanelProduct {
   const void* rows_packed = nullptr;  // from pack_rows
   int64_t rows = 0;
@@ -35,12 +36,24 @@ struct PanelProduct {
 
 /// Matrix products of one type of rows and weights.
 struct GemmKernels {
-  int64_t row_tile;        ///< Rows are packed in tiles of this many.
-  int64_t row_value_size;  ///< Bytes of a packed element.
-  /// Packs rows of k elements of A, each padded with zeros to k_padded. `packed` holds round_up(rows, row_tile) *
-  /// k_padded elements.
+  int64_t row_tile;  ///< Rows are packed in tiles of this many.
+  /// Bytes of a packed tile of rows of k_padded elements.
+  int64_t (*tile_bytes)(int64_t k_padded);
+  /// Packs rows of k elements of A, each padded with zeros to k_padded, into whole tiles.
   void (*pack_rows)(const std::byte* const* rows, int64_t row_count, int64_t k, int64_t k_padded, void* packed);
+  /// Must be called, by the thread that multiplies, before and after any number of calls of multiply.
+  void (*begin)();
+  void (*end)();
   void (*multiply)(const PanelProduct& product);
+};
+
+/// Where the first `columns` of a product's 32 go: row r to out[r * out_stride].
+struct ProductOut {
+  const float* product = nullptr;  // [rows, 32]
+  int64_t rows = 0;
+  int64_t columns = 0;
+  Elements out;
+  int64_t out_stride = 0;  // in elements
 };
 
 /// One key/value tile against one strip of query rows. A strip holds `strip` rows side by side, one a lane: element d
@@ -76,6 +89,11 @@ struct Kernels {
   int64_t strip;  ///< query rows side by side in attention
   void (*attention_tile)(const AttentionTile& tile);
   void (*rotate_head)(const RotateHead& args);
+
+  /// Rounds a product to the type of `out`.
+  void (*store_product)(const ProductOut& product);
+  /// out[i] = silu(gate[i]) * up[i], where up lies 16 columns after gate; `columns` <= 16 of the result.
+  void (*silu_product)(const ProductOut& product);
 
   /// to[i] = from[i], rounded to the type of `to`.
   void (*convert)(ConstElements from, Elements to, int64_t count);

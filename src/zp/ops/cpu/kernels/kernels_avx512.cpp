@@ -3,10 +3,10 @@
 // The order matters: each builds on those before it.
 // clang-format off
 #include "zp/ops/cpu/kernels/simd/avx512.h"
-#include "zp/ops/cpu/kernels/elementwise.inc"
-#include "zp/ops/cpu/kernels/gemm.inc"
-#include "zp/ops/cpu/kernels/attention.inc"
-#include "zp/ops/cpu/kernels/table.inc"
+#include "zp/ops/cpu/kernels/elementwise_impl.h"
+#include "zp/ops/cpu/kernels/gemm_impl.h"
+#include "zp/ops/cpu/kernels/attention_impl.h"
+#include "zp/ops/cpu/kernels/table_impl.h"
 // clang-format on
 
 namespace zp::cpu {

@@ -1,4 +1,5 @@
 // The table of the including file's instruction set.
+#pragma once
 
 namespace zp::cpu {
 namespace {  // NOLINT(google-build-namespaces)
@@ -9,12 +10,14 @@ constexpr Kernels kTable = {
     .strip = kStrip,
     .attention_tile = attention_tile,
     .rotate_head = rotate_head,
+    .store_product = store_product,
+    .silu_product = silu_product,
     .convert = convert,
     .add = add_rows,
     .add_scaled = add_scaled,
     .sum_of_squares = sum_of_squares,
     .scale = scale_row,
-    .silu_times = silu_times,
+    .silu_times = silu_times_rows,
     .largest = largest,
     .sum_exp = sum_exp,
 };

@@ -1,6 +1,7 @@
 // Online-softmax attention of one key/value tile, in terms of the including file's Vec. Query rows lie in the lanes, so
 // that a row's sums are chains over d and over tokens in rising order, and a token that a row does not see leaves no
 // trace in it: its score is masked, and its value (perhaps NaN) is not multiplied.
+#pragma once
 
 namespace zp::cpu {
 namespace {  // NOLINT(google-build-namespaces)

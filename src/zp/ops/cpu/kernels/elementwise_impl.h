@@ -1,5 +1,6 @@
 // Loops over the elements of rows, in terms of the Vec that the including file chose. See simd/avx512.h for why all is
 // in an unnamed namespace; for the same reason no inline function of another header may be called here.
+#pragma once
 
 namespace zp::cpu {
 namespace {  // NOLINT(google-build-namespaces)
@@ -46,7 +47,7 @@ inline Vec exp(Vec x) {
   return select(is_nan(x), x, result);
 }
 
-// Calls body(i, count) for runs of kLanes elements and one shorter run at the end.
+// Rows are worked on in runs of kLanes elements and one shorter run at the end.
 template <typename T>
 inline Vec load_run(const T* p, int64_t count) {
   return count == kLanes ? load(p) : load_some(p, count);
@@ -59,6 +60,7 @@ inline void store_run(T* p, Vec a, int64_t count) {
     store_some(p, a, count);
   }
 }
+// The length of the run that begins at i.
 inline int64_t run_at(int64_t i, int64_t count) { return count - i < kLanes ? count - i : kLanes; }
 
 /// out[i] = function(i, lanes) for all i; the function sees the first index of a run and its length.
@@ -114,13 +116,38 @@ void scale_row(const float* a, float scale, const float* weight, Elements out, i
        [=](int64_t i, int64_t run) { return mul(mul(load_run(a + i, run), factor), load_run(weight + i, run)); });
 }
 
-void silu_times(ConstElements gate, ConstElements up, Elements out, int64_t count) {
-  const Vec one = broadcast(1.0f);
-  fill(out, count, [=](int64_t i, int64_t run) {
-    const Vec g = load_run(gate, i, run);
-    const Vec silu = div(g, add(one, exp(sub(broadcast(0.0f), g))));
-    return mul(silu, load_run(up, i, run));
-  });
+inline Vec silu_times(Vec gate, Vec up) {
+  return mul(div(gate, add(broadcast(1.0f), exp(sub(broadcast(0.0f), gate)))), up);
+}
+
+void silu_times_rows(ConstElements gate, ConstElements up, Elements out, int64_t count) {
+  fill(out, count, [=](int64_t i, int64_t run) { return silu_times(load_run(gate, i, run), load_run(up, i, run)); });
+}
+
+inline Elements element_at(Elements elements, int64_t i) {
+  if (elements.dtype == DType::kBf16) {
+    elements.data = static_cast<uint16_t*>(elements.data) + i;
+  } else {
+    elements.data = static_cast<float*>(elements.data) + i;
+  }
+  return elements;
+}
+
+void store_product(const ProductOut& product) {
+  for (int64_t r = 0; r < product.rows; ++r) {
+    const float* row = product.product + r * kPanelColumns;
+    fill(element_at(product.out, r * product.out_stride), product.columns,
+         [=](int64_t i, int64_t run) { return load_run(row + i, run); });
+  }
+}
+
+void silu_product(const ProductOut& product) {
+  for (int64_t r = 0; r < product.rows; ++r) {
+    const float* gate = product.product + r * kPanelColumns;
+    const float* up = gate + kPanelColumns / 2;
+    fill(element_at(product.out, r * product.out_stride), product.columns,
+         [=](int64_t i, int64_t run) { return silu_times(load_run(gate + i, run), load_run(up + i, run)); });
+  }
 }
 
 float largest(const float* a, int64_t count) {
@@ -170,13 +197,7 @@ void rotate_head(const RotateHead& args) {
     return fma(element(half + i, run), load_run(args.cosine + i, run), product);
   };
   fill(args.out, half, first);
-  Elements upper = args.out;
-  if (upper.dtype == DType::kBf16) {
-    upper.data = static_cast<uint16_t*>(upper.data) + half;
-  } else {
-    upper.data = static_cast<float*>(upper.data) + half;
-  }
-  fill(upper, half, second);
+  fill(element_at(args.out, half), half, second);
 }
 
 }  // namespace

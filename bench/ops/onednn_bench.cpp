@@ -102,11 +102,11 @@ void own(benchmark::State& state, const Product& product) {
         const Product product{m, n, k, dtype};
         benchmark::RegisterBenchmark(("product/onednn/" + product.name()).c_str(),
                                      [=](benchmark::State& state) { onednn(state, product); })
-            ->UseRealTime()
+
             ->Unit(benchmark::kMicrosecond);
         benchmark::RegisterBenchmark(("product/own/" + product.name()).c_str(),
                                      [=](benchmark::State& state) { own(state, product); })
-            ->UseRealTime()
+
             ->Unit(benchmark::kMicrosecond);
       }
     }

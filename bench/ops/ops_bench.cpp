@@ -1,6 +1,8 @@
-// GFLOP/s of the operations at the shapes of Qwen3-30B-A3B and of a tiny model, on all usable cores.
+// GFLOP/s of a core, for the operations at the shapes of Qwen3-30B-A3B and of a tiny model, run on all usable cores.
 //   build/bench/ops_bench --benchmark_repetitions=8 --benchmark_enable_random_interleaving
-// On a shared machine take best and median over the repetitions, and read them beside the ceilings (ceiling_bench.cpp).
+// Rates are of processor time, summed over threads: they hold on a machine that others use too, as far as those leave
+// the caches alone. The time column is what a caller waits. Take best and median over the repetitions, and read them
+// beside the ceilings (ceiling_bench.cpp).
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -175,7 +177,7 @@ void head(benchmark::State& state, DType activation, const Model& model) {
   report(state, bench, 2.0 * static_cast<double>(rows * model.vocabulary * model.hidden));
 }
 
-// Everything of a layer that is no matrix product: nanoseconds a token.
+// Everything of a layer that is no matrix product: tokens a second of processor time.
 void rows(benchmark::State& state, DType activation, const Model& model) {
   const int64_t tokens = state.range(0);
   Bench bench(activation, model, 1);
@@ -225,7 +227,7 @@ void add(const std::string& name, void (*function)(benchmark::State&, DType, con
     auto* made = benchmark::RegisterBenchmark((name + "/" + std::string(to_string(type))).c_str(),
                                               [=](benchmark::State& state) { function(state, type, model); });
     for (const int64_t size : sizes) made->Arg(size);
-    made->UseRealTime()->Unit(benchmark::kMicrosecond);
+    made->MeasureProcessCPUTime()->Unit(benchmark::kMicrosecond);
   }
 }
 

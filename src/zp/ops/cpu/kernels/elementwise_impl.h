@@ -101,11 +101,18 @@ void add_scaled(float* a, const float* b, float scale, int64_t count) {
 }
 
 float sum_of_squares(const float* a, int64_t count) {
+  // Four sums, or each addition would wait for the one before.
   Vec sums[4] = {broadcast(0), broadcast(0), broadcast(0), broadcast(0)};
-  for (int64_t i = 0; i < count; i += kLanes) {
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    for (int64_t j = 0; j < 4; ++j) {
+      const Vec x = load(a + i + j * kLanes);
+      sums[j] = fma(x, x, sums[j]);
+    }
+  }
+  for (; i < count; i += kLanes) {
     const Vec x = load_run(a + i, run_at(i, count));
-    Vec& sum = sums[i / kLanes % 4];
-    sum = fma(x, x, sum);
+    sums[0] = fma(x, x, sums[0]);
   }
   return reduce_add(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }

@@ -1,4 +1,5 @@
-// `zeroprefill tokenize`: a text a line in, a JSON list of ids a line out; `--decode` the other way.
+// `zeroprefill tokenize`: a text a line in, a JSON list of ids a line out; `--decode` the other way. A bad line gives
+// {"error": ...} and the rest goes on.
 #include <simdjson.h>
 
 #include <fmt/format.h>
@@ -69,20 +70,21 @@ int run(const TokenizeOptions& options) {
   std::ios::sync_with_stdio(false);
   std::string line;
   int64_t number = 0;
+  int64_t bad_lines = 0;
   while (std::getline(std::cin, line)) {
     ++number;
-    std::string result;
     try {
-      result = convert(line);
+      std::cout << convert(line) << '\n';
     } catch (const Error& error) {
-      std::cout.flush();
-      fail(error.code(), "line {}: {}", number, error.what());
+      // Line k of the output stays line k of the input.
+      ++bad_lines;
+      std::cout << nlohmann::json{{"error", fmt::format("line {}: {}", number, error.what())}}.dump() << '\n';
     }
-    std::cout << result << '\n';
     if (!std::cout) break;
   }
   std::cout.flush();
   if (!std::cout) fail(ErrorCode::kIo, "cannot write to standard output");
+  if (bad_lines > 0) fail(ErrorCode::kInvalidArgument, "{} of {} lines have an error", bad_lines, number);
   return 0;
 }
 

@@ -184,10 +184,21 @@ TEST(CommandLine, TokenizesThereAndBack) {
   EXPECT_EQ(lines_of(ids.out)[1], json::array());
   const std::string id_file = folder.write("ids", ids.out);
   EXPECT_EQ(run(tokenizer + " --decode <" + id_file).out, read_file(texts));
-  const std::string bad = folder.write("bad", "[1]\n[99999]\n");
-  const Finished refused = run(tokenizer + " --decode <" + bad);
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, HasSubstr("line 2"));
+}
+
+TEST(CommandLine, TokenizeAnswersABadLineWithAnErrorAndGoesOn) {
+  const TemporaryFolder folder;
+  const std::string tokenizer = "tokenize --tokenizer " + kModel;
+  const Finished ids = run(tokenizer + " <" + std::string(folder.write("bad", "play\n\xff\nplay\n")));
+  EXPECT_EQ(ids.exit_code, 1);
+  const auto lines = lines_of(ids.out);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], lines[2]);
+  EXPECT_THAT(lines[1].at("error").get<std::string>(), HasSubstr("line 2"));
+  const Finished texts = run(tokenizer + " --decode <" + std::string(folder.write("ids", "[99999]\n[1.5]\n{\n")));
+  EXPECT_EQ(texts.exit_code, 1);
+  EXPECT_THAT(texts.out, HasSubstr("4096"));
+  EXPECT_THAT(texts.err, HasSubstr("3 of 3"));
 }
 
 TEST(CommandLine, InspectReportsATruncatedCheckpoint) {

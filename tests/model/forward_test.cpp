@@ -163,12 +163,18 @@ TEST_P(ForwardTest, APrefixComputedInTheSameStepGivesTheSameBits) {
   EXPECT_TRUE(same_bits(sibling_cold, together[2]));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, ForwardTest,
-    ::testing::Combine(::testing::ValuesIn(kNames),
-                       ::testing::Values(ModelOptions{.reference = true},
-                                         ModelOptions{.activation = DType::kBf16, .reference = true})),
-    [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + name_of(std::get<1>(test.param)); });
+// The specification, and the fast operations on one thread and on more than there are cores.
+constexpr ModelOptions kImplementations[] = {
+    {.activation = DType::kF32, .reference = true}, {.activation = DType::kBf16, .reference = true},
+    {.activation = DType::kF32, .threads = 1},      {.activation = DType::kBf16, .threads = 1},
+    {.activation = DType::kBf16, .threads = 3},
+};
+
+INSTANTIATE_TEST_SUITE_P(Models, ForwardTest,
+                         ::testing::Combine(::testing::ValuesIn(kNames), ::testing::ValuesIn(kImplementations)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" + name_of(std::get<1>(test.param));
+                         });
 
 }  // namespace
 }  // namespace zp

@@ -33,6 +33,15 @@ TEST(OpsFactory, RefusesTypesItCannotComputeIn) {
                {"f16", "f32 or bf16"});
 }
 
+TEST(OpsFactory, RefusesHeadsWiderThanItsScratch) {
+  cpu::CpuDevice device(0, 1);
+  OpsSpec spec{.activation = DType::kF32, .limits = test_limits()};
+  spec.limits.head_dim = 512;
+  EXPECT_NE(make_ops(device, spec), nullptr);
+  spec.limits.head_dim = 514;
+  expect_error([&] { (void)make_ops(device, spec); }, ErrorCode::kUnsupported, {"514", "512"});
+}
+
 TEST(OpsFactory, ScratchGrowsWithThreadsAndLimits) {
   cpu::CpuDevice one(0, 1);
   cpu::CpuDevice three(0, 3);

@@ -64,6 +64,7 @@ class Dispatcher final {
   };
 
   void run();
+  void stop();
   void handle(Submission& submission);
   void handle(const Cancellation& cancellation);
   void handle(StepReport& report);
@@ -82,7 +83,7 @@ class Dispatcher final {
   Scheduler scheduler_;
   std::unordered_map<uint64_t, Pending> requests_;
   std::unordered_map<uint64_t, RunningStep> steps_;  // handed to ranks, not reported
-  std::optional<Failure> failure_;                   // set: a device failed, and nothing runs any more
+  std::optional<Failure> failure_;                   // set: nothing runs any more, and this is why
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

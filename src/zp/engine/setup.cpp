@@ -44,6 +44,7 @@ OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType comp
                      .experts_per_token = shape.experts_per_token,
                      .experts = shape.experts,
                      .expert = {shape.hidden, shape.expert_intermediate},
+                     .head_dim = shape.head_dim,
                      .head_rows = limits.head_rows,
                      .vocabulary = shape.vocabulary}};
 }

@@ -2,6 +2,7 @@
 #include "zp/ops/factory.h"
 
 #include "zp/base/error.h"
+#include "zp/ops/cpu/attention.h"
 #include "zp/ops/cpu/cpu_ops.h"
 #include "zp/ops/cuda_entry.h"
 #include "zp/ops/reference/reference_ops.h"
@@ -30,6 +31,9 @@ std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
   }
   const DType activation = activation_of(device, spec);
   if (spec.reference) return std::make_unique<reference::ReferenceOps>(device, activation);
+  if (spec.limits.head_dim > cpu::kHeadDimMax)
+    fail(ErrorCode::kUnsupported, "head dimension {} is not supported on a CPU; the limit is {}", spec.limits.head_dim,
+         cpu::kHeadDimMax);
   auto* cpu_device = dynamic_cast<cpu::CpuDevice*>(&device);
   ZP_CHECK(cpu_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
   return std::make_unique<cpu::CpuOps>(*cpu_device, cpu::detect_isa(), activation, spec.limits);

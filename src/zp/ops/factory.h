@@ -14,6 +14,7 @@ struct OpsLimits {
   int64_t experts_per_token = 0;  ///< k
   int64_t experts = 0;            ///< E
   ExpertSize expert;
+  int64_t head_dim = 0;    ///< D
   int64_t head_rows = 0;   ///< R of head()
   int64_t vocabulary = 0;  ///< V
 };
@@ -26,7 +27,7 @@ struct OpsSpec {
   OpsLimits limits;
 };
 
-/// Throws kUnsupported when the device cannot compute in the type asked for.
+/// Throws kUnsupported when the device cannot compute in the type or the sizes asked for.
 [[nodiscard]] std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec);
 
 /// The type make_ops() takes when none is asked for.

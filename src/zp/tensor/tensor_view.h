@@ -53,8 +53,8 @@ class BasicTensorView final {
   BasicTensorView(Pointer data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
   /// A mutable view reads as a constant one.
   template <typename Other>
-  requires std::is_convertible_v<Other, Pointer> BasicTensorView(
-      const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): the conversion loses nothing
+  requires std::is_convertible_v<Other, Pointer> BasicTensorView(const BasicTensorView<Other>& other)
       : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()) {}
 
   [[nodiscard]] Pointer data() const noexcept { return data_; }

@@ -1,7 +1,6 @@
 // Which ids are put around those of a text?
 #include "zp/tokenizer/post_processor.h"
 
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -11,36 +10,11 @@ namespace zp::tokenizer {
 namespace {
 
 constexpr int kSequenceDepthMax = 8;
+constexpr int32_t kSequence = -1;  // in a template: where the ids of the text go
 
-}  // namespace
-
-PostProcessor PostProcessor::parse(const JsonView& json) {
-  PostProcessor processor;
-  processor.add(json, 0);
-  return processor;
-}
-
-void PostProcessor::add(const JsonView& json, int depth) {
-  if (depth > kSequenceDepthMax) fail(ErrorCode::kUnsupported, "{} is nested too deeply", json.where());
-  const std::string_view type = json.at("type").string();
-  if (type == "ByteLevel") {
-    json.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});  // they move offsets, never ids
-  } else if (type == "TemplateProcessing") {
-    add_template(json);
-  } else if (type == "RobertaProcessing" || type == "BertProcessing") {
-    add_bert(json);
-  } else if (type == "Sequence") {
-    json.allow_only({"type", "processors"});
-    for (const JsonView& inner : json.at("processors").elements()) add(inner, depth + 1);
-  } else {
-    fail(ErrorCode::kUnsupported, "{} is of type \"{}\", which is not supported", json.where(), type);
-  }
-}
-
-void PostProcessor::add_template(const JsonView& json) {
+std::vector<int32_t> parse_template(const JsonView& json) {
   json.allow_only({"type", "single", "pair", "special_tokens"});
   const JsonView specials = json.at("special_tokens");
-  if (!specials.is_object()) fail(ErrorCode::kCorrupt, "{} is not an object", specials.where());
   std::vector<int32_t> pattern;
   for (const JsonView& piece : json.at("single").elements()) {
     if (const std::optional<JsonView> sequence = piece.find("Sequence")) {
@@ -57,33 +31,63 @@ void PostProcessor::add_template(const JsonView& json) {
       pattern.push_back(id.token_id());
     }
   }
-  templates_.push_back(std::move(pattern));
+  return pattern;
 }
 
-void PostProcessor::add_bert(const JsonView& json) {
+// RobertaProcessing and BertProcessing: one token before the text and one behind it.
+std::vector<int32_t> parse_bert(const JsonView& json) {
   json.allow_only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
   const auto id_of = [&](std::string_view key) {
     const std::vector<JsonView> pair = json.at(key).elements();
     if (pair.size() != 2) fail(ErrorCode::kCorrupt, "{}.{} is not a token and its id", json.where(), key);
     return pair[1].token_id();
   };
-  templates_.push_back({id_of("cls"), kSequence, id_of("sep")});
+  return {id_of("cls"), kSequence, id_of("sep")};
+}
+
+}  // namespace
+
+PostProcessor PostProcessor::parse(const JsonView& json) {
+  PostProcessor processor;
+  processor.add(json, 0);
+  return processor;
+}
+
+void PostProcessor::add(const JsonView& json, int depth) {
+  if (depth > kSequenceDepthMax) fail(ErrorCode::kUnsupported, "{} is nested too deeply", json.where());
+  const std::string_view type = json.at("type").string();
+  if (type == "ByteLevel") {
+    json.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});  // they move offsets, never ids
+  } else if (type == "TemplateProcessing") {
+    set_template(json, parse_template(json));
+  } else if (type == "RobertaProcessing" || type == "BertProcessing") {
+    set_template(json, parse_bert(json));
+  } else if (type == "Sequence") {
+    json.allow_only({"type", "processors"});
+    for (const JsonView& inner : json.at("processors").elements()) add(inner, depth + 1);
+  } else {
+    fail(ErrorCode::kUnsupported, "{} is of type \"{}\", which is not supported", json.where(), type);
+  }
+}
+
+// Hugging Face tokenizers itself fails on a second template.
+void PostProcessor::set_template(const JsonView& json, std::vector<int32_t> pattern) {
+  if (template_) fail(ErrorCode::kUnsupported, "{} is a second template, which is not supported", json.where());
+  template_ = std::move(pattern);
 }
 
 std::vector<int32_t> PostProcessor::apply(std::vector<int32_t> ids) const {
-  for (const std::vector<int32_t>& pattern : templates_) {
-    std::vector<int32_t> result;
-    result.reserve(ids.size() + pattern.size());
-    for (const int32_t id : pattern) {
-      if (id == kSequence) {
-        result.insert(result.end(), ids.begin(), ids.end());
-      } else {
-        result.push_back(id);
-      }
+  if (!template_) return ids;
+  std::vector<int32_t> result;
+  result.reserve(ids.size() + template_->size());
+  for (const int32_t id : *template_) {
+    if (id == kSequence) {
+      result.insert(result.end(), ids.begin(), ids.end());
+    } else {
+      result.push_back(id);
     }
-    ids = std::move(result);
   }
-  return ids;
+  return result;
 }
 
 }  // namespace zp::tokenizer

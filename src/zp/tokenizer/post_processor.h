@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "zp/tokenizer/json_view.h"
 
 namespace zp::tokenizer {
 
-/// The "post_processor" of a tokenizer.json, for one sequence: templates, applied in order. Immutable, thread-safe.
+/// The "post_processor" of a tokenizer.json, for one sequence: at most one template. Immutable, thread-safe.
 class PostProcessor final {
  public:
   /// Adds nothing.
@@ -21,13 +22,10 @@ class PostProcessor final {
   [[nodiscard]] std::vector<int32_t> apply(std::vector<int32_t> ids) const;
 
  private:
-  static constexpr int32_t kSequence = -1;  // in a template: where the ids of the text go
-
   void add(const JsonView& json, int depth);
-  void add_template(const JsonView& json);
-  void add_bert(const JsonView& json);
+  void set_template(const JsonView& json, std::vector<int32_t> pattern);
 
-  std::vector<std::vector<int32_t>> templates_;
+  std::optional<std::vector<int32_t>> template_;
 };
 
 }  // namespace zp::tokenizer

@@ -92,7 +92,11 @@ class Translator final {
   char32_t atom(int depth, bool caseless) {
     const char c = peek();
     if (c == '(') {
+      const bool looks = peek(1) == '?' && (peek(2) == '=' || peek(2) == '!');
       group(depth, caseless);
+      if (looks && std::string_view("?*+{").find(peek()) != std::string_view::npos && !at_end()) {
+        refuse("a quantified look-ahead");
+      }
       return 0;
     }
     if (c == '^' || c == '$') refuse("an anchor");

@@ -37,7 +37,7 @@ struct CategoryAddition {
 [[nodiscard]] std::span<const CodePointRange> extra_word();
 
 /// Code points that the crate's normal forms do not know: for them they are starters that neither decompose nor
-/// compose, whatever utf8proc thinks.
+/// compose, whatever utf8proc thinks. (And U+11A7, which is no vowel's ending, though utf8proc 2.8 swallows it.)
 [[nodiscard]] std::span<const CodePointRange> inert_in_normal_forms();
 
 /// The lower-case form where utf8proc's simple mapping is older; U+0130 is not here, since it becomes two code points.

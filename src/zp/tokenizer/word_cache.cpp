@@ -20,7 +20,7 @@ bool WordCache::find(std::string_view word, std::vector<int32_t>& ids) const {
   const Slot& slot = slot_of(word);
   const uint64_t version = slot.version.load(std::memory_order_acquire);
   const uint64_t sizes = slot.sizes.load(std::memory_order_acquire);
-  if ((version & 1) != 0 || sizes >> 8 != word.size()) return false;
+  if ((version & 1) != 0 || sizes == 0 || sizes >> 8 != word.size()) return false;
   std::array<uint64_t, kKeyWords> key;
   std::array<uint64_t, kIdWords> found;
   const std::size_t key_words = (word.size() + 7) / 8;

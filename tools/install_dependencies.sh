@@ -6,10 +6,10 @@ set -eu
 
 build="g++ make cmake ninja-build ccache mold pkg-config
   libfmt-dev libxxhash-dev libpcre2-dev libutf8proc-dev libsimdjson-dev nlohmann-json3-dev libyaml-cpp-dev
-  libcli11-dev libdnnl-dev ocl-icd-opencl-dev"
-# libdnnl-dev's CMake file asks for OpenCL, which the package itself does not bring: hence ocl-icd-opencl-dev.
+  libcli11-dev"
 test="libgtest-dev libgmock-dev python3"
-bench="libbenchmark-dev"
+# oneDNN is a baseline of the benchmarks. Its CMake file asks for OpenCL, which its package does not bring.
+bench="libbenchmark-dev libdnnl-dev ocl-icd-opencl-dev"
 lint="git clang-format-14 clang-tidy-14 shellcheck python3"
 fuzz="clang-14 libclang-rt-14-dev"
 

@@ -83,7 +83,7 @@ struct MemoryItem {
 /// Counts since the engine was made.
 struct EngineStats {
   std::string device;      ///< "cpu:0 (2 threads)"
-  std::string operations;  ///< "cpu bf16 (onednn 2.6.3, amx)"
+  std::string operations;  ///< "cpu bf16 (amx)"
   std::string experts;     ///< "resident"
   std::vector<MemoryItem> memory_plan;
   double load_seconds = 0;  ///< from create() to ready

@@ -173,7 +173,7 @@ class Ops {
 
   /// A: f32 or bf16.
   [[nodiscard]] virtual DType activation_dtype() const noexcept = 0;
-  /// For people: "cpu bf16 (onednn 2.6.3, amx)".
+  /// For people: "cpu bf16 (amx)".
   [[nodiscard]] virtual std::string_view description() const noexcept = 0;
 
   /// Packs the rows of all parts, one after another, into one matrix. Parts are [n_i, k] f32, bf16 or f16, in host

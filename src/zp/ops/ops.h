@@ -152,8 +152,8 @@ struct GatherRowsArgs {
   TensorView out;                 // [R, H] f32
 };
 
-/// For each row: the logits of its candidates, and log(sum(exp(logits))) over the whole vocabulary: NaN if any logit is,
-/// +infinity if any is (and none is NaN), -infinity if all are.
+/// For each row: the logits of its candidates, and log(sum(exp(logits))) over the whole vocabulary: NaN if any logit
+/// is, +infinity if any is (and none is NaN), -infinity if all are.
 struct HeadArgs {
   ConstTensorView x;                     // [R, H] A
   const PackedMatrix* weight = nullptr;  // [V, H]

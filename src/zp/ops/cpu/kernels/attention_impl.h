@@ -4,7 +4,8 @@
 #pragma once
 
 namespace zp::cpu {
-namespace {  // NOLINT(google-build-namespaces)
+// NOLINTBEGIN(misc-definitions-in-headers): one source file an instruction set includes this, each for itself.
+namespace {
 
 constexpr int64_t kStripVecs = 2;
 constexpr int64_t kStrip = kStripVecs * kLanes;
@@ -101,4 +102,5 @@ void attention_tile(const AttentionTile& tile) {
 }
 
 }  // namespace
+// NOLINTEND(misc-definitions-in-headers)
 }  // namespace zp::cpu

@@ -3,7 +3,8 @@
 #pragma once
 
 namespace zp::cpu {
-namespace {  // NOLINT(google-build-namespaces)
+// NOLINTBEGIN(misc-definitions-in-headers): one source file an instruction set includes this, each for itself.
+namespace {
 
 constexpr int64_t kLanes = Vec::kLanes;
 constexpr float kInfinity = __builtin_huge_valf();
@@ -208,4 +209,5 @@ void rotate_head(const RotateHead& args) {
 }
 
 }  // namespace
+// NOLINTEND(misc-definitions-in-headers)
 }  // namespace zp::cpu

@@ -4,7 +4,8 @@
 #pragma once
 
 namespace zp::cpu {
-namespace {  // NOLINT(google-build-namespaces)
+// NOLINTBEGIN(misc-definitions-in-headers): one source file an instruction set includes this, each for itself.
+namespace {
 
 // Rows held in registers at once: with two vectors of columns each, 12 fill 24 of AVX-512's 32 registers, 6 fill 12 of
 // the 16 of the others.
@@ -134,4 +135,5 @@ constexpr GemmKernels gemm_kernels() {
 }
 
 }  // namespace
+// NOLINTEND(misc-definitions-in-headers)
 }  // namespace zp::cpu

@@ -2,7 +2,8 @@
 #pragma once
 
 namespace zp::cpu {
-namespace {  // NOLINT(google-build-namespaces)
+// NOLINTBEGIN(misc-definitions-in-headers): one source file an instruction set includes this, each for itself.
+namespace {
 
 constexpr Kernels kTable = {
     .gemm_f32 = gemm_kernels<float>(),
@@ -23,4 +24,5 @@ constexpr Kernels kTable = {
 };
 
 }  // namespace
+// NOLINTEND(misc-definitions-in-headers)
 }  // namespace zp::cpu

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 namespace zp::cpu {
-namespace {  // NOLINT(google-build-namespaces): see above
+namespace {
 
 struct Vec {
   static constexpr int64_t kLanes = 16;

@@ -5,7 +5,7 @@
 #include <cstring>
 
 namespace zp::cpu {
-namespace {  // NOLINT(google-build-namespaces): every instruction set has types of these names
+namespace {
 
 using Floats = float __attribute__((vector_size(16)));
 using Words = int32_t __attribute__((vector_size(16)));

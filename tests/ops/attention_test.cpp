@@ -39,7 +39,7 @@ void append_expected(const HeadSizes& sizes, const Cut& cut, Expected& expected)
         weight = std::exp(weight - top);
         sum += weight;
       }
-      const double relative = 2 * score_error + static_cast<double>(2 * t + 22) * kRoundF32;
+      const double relative = 2 * score_error + static_cast<double>(2 * t + 22) * kRoundF32 + 2 * round_of(s.q.dtype());
       for (int64_t d = 0; d < sizes.head_dim; ++d) {
         double value = 0;
         double magnitude = 0;

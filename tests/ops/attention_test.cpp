@@ -100,6 +100,14 @@ TEST_P(Attention, MatchesDoubleAroundTileBoundaries) {
   }
 }
 
+TEST_P(Attention, MatchesDoubleOverALongContext) {
+  const HeadSizes sizes{2, 1, 8};
+  Random random(39);
+  SCOPED_TRACE(random.seed());
+  const Sequence sequence = random_sequence(random, activation(), sizes, 32771);
+  expect_matches(GetParam(), sizes, {{&sequence, 32771, 32768, {128, 4096, 16}}});
+}
+
 TEST_P(Attention, OneTokenReturnsItsValue) {
   const HeadSizes sizes{4, 2, 6};
   Random random(40);

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "commands.h"
-#include "format.h"
 #include "zeroprefill/engine.h"
+#include "zp/base/human.h"
 
 namespace zp::app {
 namespace {
@@ -40,15 +40,19 @@ void print_text(const ModelReport& r) {
   row("weights", fmt::format("{} in bf16, {} of it experts; twice that in f32", human_bytes(r.weight_bytes_bf16),
                              human_bytes(r.expert_bytes_bf16)));
   row("keys and values", fmt::format("{} a token in bf16", human_bytes(r.kv_bytes_per_token_bf16)));
-  row("to run it on a CPU",
-      fmt::format("about {} of memory in bf16 (AMX or AVX-512), {} in f32, plus what is kept for reuse",
-                  human_bytes(r.weight_bytes_bf16 * 11 / 10), human_bytes(r.weight_bytes_bf16 * 22 / 10)));
+  uint64_t total = 0;
+  for (const MemoryItem& item : r.cpu_memory_plan) total += item.bytes;
+  if (total > 0) row("memory on this CPU", fmt::format("{} with the default sizes", human_bytes(total)));
+  for (const MemoryItem& item : r.cpu_memory_plan)
+    row("", fmt::format("{:>12}  {}", human_bytes(item.bytes), item.consumer));
   fmt::print("\n");
   if (r.problems.empty()) row("problems", "none found");
   for (const std::string& problem : r.problems) row("problem", problem);
 }
 
 void print_json(const ModelReport& r) {
+  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
+  for (const MemoryItem& item : r.cpu_memory_plan) memory[item.consumer] = item.bytes;
   const nlohmann::ordered_json json = {{"family", r.family},
                                        {"stored_dtype", r.stored_dtype},
                                        {"layers", r.layers},
@@ -74,6 +78,7 @@ void print_json(const ModelReport& r) {
                                        {"weight_bytes_bf16", r.weight_bytes_bf16},
                                        {"expert_bytes_bf16", r.expert_bytes_bf16},
                                        {"kv_bytes_per_token_bf16", r.kv_bytes_per_token_bf16},
+                                       {"cpu_memory_plan_bytes", memory},
                                        {"problems", r.problems}};
   fmt::print("{}\n", json.dump(2));
 }

@@ -1,12 +1,10 @@
 // The zeroprefill command line.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
-#include <cstdio>
 #include <exception>
 
 #include "commands.h"
+#include "note.h"
 #include "zp/base/error.h"
 
 namespace {
@@ -19,11 +17,11 @@ int run_command(const zp::app::Command& command) {
   try {
     return command();
   } catch (const zp::Error& error) {
-    fmt::print(stderr, "zeroprefill: {}: {}\n", to_string(error.code()), error.what());
+    zp::app::note("zeroprefill: {}: {}\n", to_string(error.code()), error.what());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "zeroprefill: out_of_memory: the system refused an allocation\n");
+    zp::app::note("zeroprefill: out_of_memory: the system refused an allocation\n");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "zeroprefill: {}\n", error.what());
+    zp::app::note("zeroprefill: {}\n", error.what());
   }
   return kExitError;
 }

@@ -7,17 +7,19 @@
 
 namespace zp::app {
 
-/// Draws on stderr, at most ten times a second, and only if that is a terminal. One thread at a time.
+/// Draws on stderr, at most ten times a second, and only if that is a terminal. Never throws. One thread at a time.
 class Progress final {
  public:
-  Progress(const Clock& clock, int64_t row_count);  // row_count 0: unknown
-  void update(int64_t done);
+  explicit Progress(const Clock& clock);
+  /// How many rows there are in all, as far as one can tell; 0: no idea, and then there is no bar.
+  void expect(int64_t rows) noexcept { expected_ = rows; }
+  void update(int64_t done) noexcept;
   /// Clears the line.
-  void finish();
+  void finish() noexcept;
 
  private:
   const Clock& clock_;
-  int64_t row_count_;
+  int64_t expected_ = 0;
   int64_t begin_ns_;
   int64_t drawn_ns_ = 0;
   bool terminal_;

@@ -1,7 +1,9 @@
 // `zeroprefill run`: rows in, answers out, in input order.
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,6 +12,7 @@
 
 #include "commands.h"
 #include "engine_options.h"
+#include "note.h"
 #include "progress.h"
 #include "summary.h"
 #include "zeroprefill/engine.h"
@@ -60,7 +63,7 @@ Labels find_labels(const TaskSpec& spec, const Engine& engine) {
 class Collector final {
  public:
   Collector(const TaskSpec& spec, const std::string& output, const Clock& clock)
-      : spec_(spec), writer_(output), metrics_(spec.choices.size()), progress_(clock, 0) {}
+      : spec_(spec), writer_(output), metrics_(spec.choices.size()), progress_(clock) {}
 
   // The callback of one row. A failed write must stop the reading, and callbacks may not throw: it is kept.
   void take(const PreparedRow& row, int64_t index, const Outcome& outcome) noexcept {
@@ -75,12 +78,10 @@ class Collector final {
       const auto scored = score_candidates(item, spec_.choices.size());
       if (const auto* error = std::get_if<RowError>(&scored)) return take_error(row.id, index, *error);
       const auto& scores = std::get<Scores>(scored);
-      {
-        const std::lock_guard lock(mutex_);
-        metrics_.add_answer(scores.best, row.label);
-        progress_.update(++done_);
-      }
       writer_.write(index, answer_line(spec_, row.id, scores, item));
+      const std::lock_guard lock(mutex_);
+      metrics_.add_answer(scores.best, row.label);
+      progress_.update(++done_);
     } catch (...) {
       keep_failure();
     }
@@ -88,15 +89,18 @@ class Collector final {
 
   void take_error(const RowId& id, int64_t index, const RowError& error) noexcept {
     try {
-      {
-        const std::lock_guard lock(mutex_);
-        metrics_.add_error(error.code);
-        progress_.update(++done_);
-      }
       writer_.write(index, error_line(id, error));
+      const std::lock_guard lock(mutex_);
+      metrics_.add_error(error.code);
+      progress_.update(++done_);
     } catch (...) {
       keep_failure();
     }
+  }
+
+  void expect_rows(int64_t rows) {
+    const std::lock_guard lock(mutex_);
+    progress_.expect(rows);
   }
 
   // Throws the first failure to write.
@@ -127,10 +131,31 @@ class Collector final {
   std::exception_ptr failure_;  // guarded by mutex_
 };
 
-void submit_rows(RowReader& rows, const PromptRenderer& renderer, const Labels& labels, Engine& engine,
-                 Collector& collector) {
+// The number of rows in a file, judged by those read so far; 0 for a pipe.
+int64_t estimate_rows(int64_t rows_read, int64_t bytes_read, int64_t file_bytes) {
+  if (file_bytes <= 0 || bytes_read <= 0) return 0;
+  const double rows_per_byte = static_cast<double>(rows_read) / static_cast<double>(bytes_read);
+  return std::max(rows_read, static_cast<int64_t>(rows_per_byte * static_cast<double>(file_bytes)));
+}
+
+int64_t size_of_file(const std::string& path) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
+struct Submitter {
+  const PromptRenderer& renderer;
+  const Labels& labels;
+  Engine& engine;
+  int64_t file_bytes = 0;
+};
+
+void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
+  const auto& [renderer, labels, engine, file_bytes] = to;
   while (std::optional<Row> row = rows.next()) {
     collector.rethrow_failure();
+    collector.expect_rows(estimate_rows(row->index + 1, rows.taken_bytes(), file_bytes));
     auto prepared = std::make_shared<PreparedRow>(renderer.prepare(*row));
     const int64_t index = row->index;
     if (prepared->error) {
@@ -150,19 +175,37 @@ void submit_rows(RowReader& rows, const PromptRenderer& renderer, const Labels& 
   }
 }
 
+// Opening an output empties it, so none may be something that is read, or another output.
+void require_safe_outputs(const RunOptions& options) {
+  if (!options.summary.empty() && options.summary != "-" && options.output != "-" &&
+      std::filesystem::weakly_canonical(options.summary) == std::filesystem::weakly_canonical(options.output))
+    fail(ErrorCode::kInvalidArgument, "--summary and --output are the same file, {}", options.output);
+  for (const std::string& output : {options.output, options.summary}) {
+    if (output.empty()) continue;
+    require_different_files(options.input, output);
+    require_different_files(options.task, output);
+    std::error_code error;
+    if (!std::filesystem::exists(output, error)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(options.engine.model, error))
+      require_different_files(entry.path().string(), output);
+  }
+}
+
 int run(const RunOptions& options) {
   const TaskSpec spec = load_task_spec(options.task);
-  require_different_files(options.input, options.output);
+  require_safe_outputs(options);
   const std::unique_ptr<RowReader> rows = open_rows(options.input);
   const std::unique_ptr<Engine> engine = Engine::create(engine_config(options.engine));
   const Labels labels = find_labels(spec, *engine);
   const PromptRenderer renderer(spec, labels.texts);
   const SteadyClock clock;
+  std::optional<OutputFile> summary_file;  // opened before the work, so that a path that cannot be written costs none
+  if (!options.summary.empty()) summary_file.emplace(options.summary);
   Collector collector(spec, options.output, clock);
 
   const int64_t begin_ns = clock.now_ns();
   try {
-    submit_rows(*rows, renderer, labels, *engine, collector);
+    submit_rows(*rows, {renderer, labels, *engine, size_of_file(options.input)}, collector);
   } catch (...) {
     engine->drain();  // callbacks refer to the collector
     throw;
@@ -170,10 +213,10 @@ int run(const RunOptions& options) {
   engine->drain();
   const TaskMetricsSummary metrics = collector.close();
   const RunSummary summary{metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
-  if (!options.summary.empty()) write_summary(summary, options.summary);
   print_summary(summary);
+  if (summary_file) write_summary(summary, *summary_file);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
-    fmt::print(stderr, "no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
+    note("no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
   return 0;
 }
 

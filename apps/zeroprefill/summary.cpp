@@ -1,13 +1,11 @@
 // Writes run summaries.
 #include "summary.h"
 
-#include <fmt/format.h>
+#include <string>
 
-#include <cstdio>
-
-#include "format.h"
+#include "note.h"
 #include "zp/base/host_info.h"
-#include "zp/task/output_file.h"
+#include "zp/base/human.h"
 
 namespace zp::app {
 namespace {
@@ -51,25 +49,27 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
           {"memory_plan_bytes", memory}};
 }
 
-void write_summary(const RunSummary& summary, const std::string& path) {
-  OutputFile file(path);
+void write_summary(const RunSummary& summary, OutputFile& file) {
   file.write_lines(to_json(summary).dump(2) + "\n");
   file.close();
 }
 
 void print_summary(const RunSummary& s) {
-  fmt::print(stderr, "{} rows, {} answered, {} errors in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n",
-             s.metrics.rows, s.metrics.answered, s.metrics.failed, s.wall_seconds,
-             per_second(s.metrics.rows, s.wall_seconds), s.stats.load_seconds);
+  note("{} rows, {} answered, {} errors in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n", s.metrics.rows,
+       s.metrics.answered, s.metrics.failed, s.wall_seconds, per_second(s.metrics.rows, s.wall_seconds),
+       s.stats.load_seconds);
   const double reused = s.stats.prompt_tokens > 0 ? 100.0 * static_cast<double>(s.stats.cached_tokens) /
                                                         static_cast<double>(s.stats.prompt_tokens)
                                                   : 0;
-  fmt::print(stderr, "{} prompt tokens, {:.1f} % reused, {:.0f} tokens/s; {} on {}\n", s.stats.prompt_tokens, reused,
-             per_second(s.stats.prompt_tokens, s.wall_seconds), s.stats.operations, s.stats.device);
+  note("{} prompt tokens, {:.1f} % reused, {:.0f} tokens/s; {} on {}\n", s.stats.prompt_tokens, reused,
+       per_second(s.stats.prompt_tokens, s.wall_seconds), s.stats.operations, s.stats.device);
+  uint64_t planned = 0;
+  for (const MemoryItem& item : s.stats.memory_plan) planned += item.bytes;
+  note("memory: {} planned, {} at the peak\n", human_bytes(planned), human_bytes(peak_resident_bytes()));
   if (s.metrics.accuracy)
-    fmt::print(stderr, "accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
-               100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,
-               100 * s.metrics.majority_accuracy.value_or(0), s.metrics.macro_f1.value_or(0), s.metrics.scored);
+    note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
+         100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,
+         100 * s.metrics.majority_accuracy.value_or(0), s.metrics.macro_f1.value_or(0), s.metrics.scored);
 }
 
 }  // namespace zp::app

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "zeroprefill/engine.h"
 #include "zp/task/metrics.h"
+#include "zp/task/output_file.h"
 
 namespace zp::app {
 
@@ -17,7 +17,7 @@ struct RunSummary {
 
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSummary& summary);
 /// Throws kIo naming the path.
-void write_summary(const RunSummary& summary, const std::string& path);
+void write_summary(const RunSummary& summary, OutputFile& file);
 /// A few lines on stderr.
 void print_summary(const RunSummary& summary);
 

@@ -44,9 +44,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
     return 0;
   }
   ZP_CHECK(valid, "{} bytes that are not UTF-8 were encoded", size);
-  // With parse_special off no special token may appear; the rest is a faithful copy.
-  ZP_CHECK(subject().qwen->decode(ids) == subject().nfc.apply(text), "the text did not come back from {} ids", ids.size());
-  ZP_CHECK(subject().qwen->decode(ids, true) == subject().nfc.apply(text), "a special token appeared");
+  // With parse_special off no special token may appear. Ordinary added tokens cut the text before it is normalized, so
+  // that what they keep apart ("<think>" and a stroke) is normalized here once more.
+  const zp::tokenizer::NormalFormer& nfc = subject().nfc;
+  ZP_CHECK(nfc.apply(subject().qwen->decode(ids)) == nfc.apply(text), "the text did not come back");
+  ZP_CHECK(nfc.apply(subject().qwen->decode(ids, true)) == nfc.apply(text), "a special token appeared");
   (void)subject().gpt2->decode(subject().gpt2->encode(text, {.add_special_tokens = true}), true);
   return 0;
 }

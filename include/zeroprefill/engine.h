@@ -71,7 +71,7 @@ struct Failure {
 
 using Outcome = std::variant<Answer, Failure>;
 /// Called exactly once for each request that submit() took, on the engine's thread. Must return soon, must not throw,
-/// and must not call submit() (which may wait for this very thread).
+/// and must call neither submit() nor drain() (which may wait for this very thread); cancel() it may.
 using Callback = std::function<void(uint64_t request, Outcome outcome)>;
 
 /// One line of the memory plan.
@@ -142,7 +142,8 @@ struct ModelReport {
   uint64_t checkpoint_files = 0;
   uint64_t weight_bytes_bf16 = 0, expert_bytes_bf16 = 0;  ///< all weights; the experts of them
   uint64_t kv_bytes_per_token_bf16 = 0;
-  std::vector<std::string> problems;  ///< whatever would keep it from running
+  std::vector<MemoryItem> cpu_memory_plan;  ///< what an engine of default configuration takes on this machine's CPU
+  std::vector<std::string> problems;  ///< whatever would keep it from running; of tensors, 50 and a count of the rest
 };
 
 /// Looks at a checkpoint without loading it. Throws as far as not even config.json can be read; else problems has it.

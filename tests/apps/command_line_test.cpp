@@ -149,6 +149,35 @@ TEST(CommandLine, NeverEmptiesItsInput) {
   EXPECT_FALSE(read_file(rows).empty());
 }
 
+TEST(CommandLine, NeverOverwritesWhatItReadsOrWrites) {
+  const TemporaryFolder folder;
+  const std::string rows = folder.write("rows.jsonl", "{\"id\": 1, \"text\": \"play\"}\n");
+  const std::string task = folder.write("task.yaml", read_file(intent_task()));
+  const std::string out = folder.path() / "out";
+  for (const std::string& outputs : {"--output " + task, "--summary " + task, "--summary " + rows,
+                                     "--output " + out + " --summary " + out, "--output " + kModel + "/config.json"}) {
+    EXPECT_EQ(run(run_task(task, rows) + outputs).exit_code, 1) << outputs;
+  }
+  EXPECT_EQ(read_file(task), read_file(intent_task()));
+  EXPECT_FALSE(read_file(rows).empty());
+  EXPECT_THAT(read_file(kModel + "/config.json"), HasSubstr("qwen3_moe"));
+}
+
+TEST(CommandLine, AnUnwritableSummaryIsHeardOfBeforeTheWork) {
+  const Finished finished =
+      run(run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl") + "--summary /nonexistent/summary.json");
+  EXPECT_EQ(finished.exit_code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("/nonexistent/summary.json"));
+  EXPECT_EQ(finished.out, "");
+}
+
+TEST(CommandLine, AStandardErrorThatCannotBeWrittenToChangesNothing) {
+  const std::string rows = kRoot + "/examples/rows/intent.jsonl";
+  const Finished finished = run(run_task(intent_task(), rows) + "2>/dev/full");
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_EQ(lines_of(finished.out).size(), lines_of(read_file(rows)).size());
+}
+
 TEST(CommandLine, NamesWhatIsMissingOrWrong) {
   const TemporaryFolder folder;
   const std::string task = folder.write("task.yaml", "form: choice\nextra: 1\n");

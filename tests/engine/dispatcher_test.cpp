@@ -142,6 +142,42 @@ TEST_F(DispatcherTest, ACancelledRequestHasOneOutcomeAndItsNeighboursAnswers) {
   EXPECT_EQ(std::get<Answer>(all.at(kept)).logits[0], 20);
 }
 
+TEST_F(DispatcherTest, ACallbackMayCancelMoreThanTheQueueHolds) {
+  std::atomic<bool> called{false};
+  CheckedRequest request;
+  request.schedule.tokens = {1};
+  request.schedule.chain = BlockChain("", request.schedule.tokens);
+  request.candidates = {1};
+  (void)dispatcher_->submit(std::move(request), [&](uint64_t, const Outcome&) {
+    for (uint64_t id = 0; id < 10000; ++id) dispatcher_->cancel(id + 100);
+    called = true;
+  });
+  rank_->run_one();
+  dispatcher_->drain();
+  EXPECT_TRUE(called);
+}
+
+// Each request is cancelled right after it was submitted, by many threads: none may be overlooked and wait for ever.
+TEST_F(DispatcherTest, ACancellationIsNeverLost) {
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 4; ++t)
+    callers.emplace_back([this] {
+      for (int i = 0; i < 200; ++i) dispatcher_->cancel(submit(i, 60));
+    });
+  std::atomic<bool> drained{false};
+  std::thread runner([&] {
+    while (!drained) {
+      rank_->run_if_started();
+      std::this_thread::yield();
+    }
+  });
+  for (std::thread& caller : callers) caller.join();
+  dispatcher_->drain();
+  drained = true;
+  runner.join();
+  EXPECT_EQ(outcomes().size(), 800U);
+}
+
 TEST_F(DispatcherTest, DestructionAnswersWhatIsLeftAsCancelled) {
   for (int32_t i = 0; i < 20; ++i) (void)submit(i, 60);
   dispatcher_.reset();

@@ -96,7 +96,8 @@ TEST(Prompt, ALabelIsAChoicesIndexOrNothingIfEmpty) {
   EXPECT_EQ(label(" Other\n"), 1u);
   EXPECT_EQ(label("3.0"), 2u);
   EXPECT_EQ(label(" "), std::nullopt);
-  EXPECT_EQ(r.prepare(row({{"text", ""}, {"id", "1"}})).error, std::nullopt) << "a row without the column is unlabelled";
+  EXPECT_EQ(r.prepare(row({{"text", ""}, {"id", "1"}})).error, std::nullopt)
+      << "a row without the column is unlabelled";
 }
 
 TEST(Prompt, ALabelThatIsNoChoiceIsTheRowsError) {

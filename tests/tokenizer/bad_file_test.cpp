@@ -40,8 +40,8 @@ json split(const json& pattern, const char* behavior = "Isolated") {
 }
 
 json added(int id, const char* content, bool normalized = false) {
-  return {{"id", id},         {"content", content}, {"single_word", false},     {"lstrip", false},
-          {"rstrip", false},  {"special", false},   {"normalized", normalized}};
+  return {{"id", id},        {"content", content}, {"single_word", false},    {"lstrip", false},
+          {"rstrip", false}, {"special", false},   {"normalized", normalized}};
 }
 
 json nested(const char* type, const char* key, int depth, json inner) {
@@ -61,8 +61,9 @@ TEST(BadFile, UnknownPartsAreNamed) {
   expect_refused("/pre_tokenizer", {{"type", "Metaspace"}}, kCode, {"pre_tokenizer", "Metaspace"});
   expect_refused("/pre_tokenizer/new_option", true, kCode, {"new_option"});
   expect_refused("/pre_tokenizer", {{"type", "Digits"}, {"individual_digits", true}}, kCode, {"ByteLevel"});
-  expect_refused("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {base()["pre_tokenizer"], base()["pre_tokenizer"]}}},
-                 kCode, {"pretokenizers[1]", "last"});
+  expect_refused("/pre_tokenizer",
+                 {{"type", "Sequence"}, {"pretokenizers", {base()["pre_tokenizer"], base()["pre_tokenizer"]}}}, kCode,
+                 {"pretokenizers[1]", "last"});
   expect_refused("/pre_tokenizer", split({{"Regex", "\\bx"}}), kCode, {"\\bx"});
   expect_refused("/pre_tokenizer", split({{"Regex", ""}}), kCode, {"empty"});
   expect_refused("/pre_tokenizer", split({{"String", ""}}), kCode, {"empty"});
@@ -120,8 +121,12 @@ TEST(BadFile, TokensThatContradictEachOtherAreNamed) {
   expect_refused("/added_tokens", json::array({added(501, "<a>")}), kCode, {"added_tokens[0]", "501", "500"});
   expect_refused("/added_tokens", json::array({added(7, "!")}), kCode, {"added_tokens[0]", "7"});
   expect_refused("/added_tokens", {added(500, "<a>"), added(501, "<a>")}, kCode, {"added_tokens[1]", "<a>", "before"});
-  expect_error([] { (void)Tokenizer::parse(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]},"pre_tokenizer":
-      {"type":"ByteLevel","add_prefix_space":false}})"); }, kCode, {"\"a\" twice"});
+  expect_error(
+      [] {
+        (void)Tokenizer::parse(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]},"pre_tokenizer":
+      {"type":"ByteLevel","add_prefix_space":false}})");
+      },
+      kCode, {"\"a\" twice"});
 }
 
 TEST(BadFile, AddedTokensMustDifferOnceNormalized) {
@@ -136,13 +141,16 @@ TEST(BadFile, AddedTokensMustDifferOnceNormalized) {
 TEST(BadFile, TemplatesMustHoldTogether) {
   const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const auto with = [&](const json& single, const json& specials = json::object()) {
-    return json{{"type", "TemplateProcessing"}, {"single", single}, {"pair", json::array()}, {"special_tokens", specials}};
+    return json{
+        {"type", "TemplateProcessing"}, {"single", single}, {"pair", json::array()}, {"special_tokens", specials}};
   };
   const json special = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
-  expect_refused("/post_processor", with(json::array({sequence, special})), ErrorCode::kCorrupt, {"special_tokens", "<s>"});
+  expect_refused("/post_processor", with(json::array({sequence, special})), ErrorCode::kCorrupt,
+                 {"special_tokens", "<s>"});
   expect_refused("/post_processor", with(json::array({{{"Sequence", {{"id", "B"}}}}})), ErrorCode::kCorrupt, {"\"B\""});
   expect_refused("/post_processor", with(json::array({json::object()})), ErrorCode::kCorrupt, {"single[0]"});
-  expect_refused("/post_processor", {{"type", "Sequence"}, {"processors", {with(json::array({sequence})), with(json::array({sequence}))}}},
+  expect_refused("/post_processor",
+                 {{"type", "Sequence"}, {"processors", {with(json::array({sequence})), with(json::array({sequence}))}}},
                  ErrorCode::kUnsupported, {"processors[1]", "second template"});
   expect_refused("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x"}}, {"cls", {"y", 1}}},
                  ErrorCode::kCorrupt, {"sep"});
@@ -163,7 +171,8 @@ TEST(BadFile, FilesThatAreNotThereAreNamed) {
   expect_error([&] { (void)Tokenizer::load(folder.path() / "absent.json"); }, ErrorCode::kNotFound, {"absent.json"});
   expect_error([&] { (void)Tokenizer::load(folder.path()); }, ErrorCode::kNotFound, {"tokenizer.json"});
   std::ofstream(folder.path() / "tokenizer.json") << "{}";
-  expect_error([&] { (void)Tokenizer::load(folder.path()); }, ErrorCode::kUnsupported, {"tokenizer.json", "pre_tokenizer"});
+  expect_error([&] { (void)Tokenizer::load(folder.path()); }, ErrorCode::kUnsupported,
+               {"tokenizer.json", "pre_tokenizer"});
   std::ofstream(folder.path() / "tokenizer.json") << base().dump();
   EXPECT_NO_THROW((void)Tokenizer::load(folder.path()));
   std::ofstream(folder.path() / "tokenizer_config.json") << "{";

@@ -1,7 +1,10 @@
 // What do encoding and decoding promise beyond the ids of good text: bad input, edges, threads?
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
 #include <string>
@@ -49,13 +52,13 @@ TEST_F(Encode, EmptyTextIsNoTokens) {
 
 TEST_F(Encode, InvalidUtf8IsRefusedWithItsOffset) {
   const std::pair<std::string_view, std::string_view> cases[] = {
-      {"ab\xC3", "byte 2 of 3"},             // truncated
-      {"\xE4\xBD", "byte 0 of 2"},           // truncated
-      {"\xC0\xAF", "byte 0 of 2"},           // overlong
-      {"x\xE0\x80\xAF", "byte 1 of 4"},      // overlong
-      {"xy\xED\xA0\x80", "byte 2 of 5"},     // a surrogate
-      {"\xF4\x90\x80\x80", "byte 0 of 4"},   // past U+10FFFF
-      {"é\x80", "byte 2 of 3"},              // a stray continuation
+      {"ab\xC3", "byte 2 of 3"},            // truncated
+      {"\xE4\xBD", "byte 0 of 2"},          // truncated
+      {"\xC0\xAF", "byte 0 of 2"},          // overlong
+      {"x\xE0\x80\xAF", "byte 1 of 4"},     // overlong
+      {"xy\xED\xA0\x80", "byte 2 of 5"},    // a surrogate
+      {"\xF4\x90\x80\x80", "byte 0 of 4"},  // past U+10FFFF
+      {"é\x80", "byte 2 of 3"},             // a stray continuation
       {"a\xFF", "byte 1 of 2"},
   };
   for (const auto& [text, place] : cases) {
@@ -66,8 +69,11 @@ TEST_F(Encode, InvalidUtf8IsRefusedWithItsOffset) {
 TEST_F(Encode, IdsOutOfRangeAreRefusedByName) {
   const std::string size = std::to_string(qwen_->size());
   for (const int32_t id : {-1, qwen_->size(), INT32_MAX, INT32_MIN}) {
-    test::expect_error([&] { (void)qwen_->decode(Ids{0, id}); }, ErrorCode::kInvalidArgument,
-                       {std::to_string(id), size});
+    test::expect_error(
+        [&] {
+          (void)qwen_->decode(Ids{0, id});
+        },
+        ErrorCode::kInvalidArgument, {std::to_string(id), size});
     EXPECT_EQ(qwen_->id_to_token(id), std::nullopt);
   }
 }
@@ -131,6 +137,28 @@ TEST_F(Encode, ConfigurationNamesTokens) {
   EXPECT_EQ(qwen_->pad_id(), qwen_->token_to_id("<|endoftext|>"));
   EXPECT_EQ(qwen_->bos_id(), std::nullopt);
   EXPECT_EQ(gpt2_->eos_id(), std::nullopt);
+}
+
+TEST_F(Encode, WhiteSpaceTokensThatStripTakeLinearTime) {
+  // Each of 2^20 matches strips all the white space around it: scanned anew each time that would take hours.
+  auto changed = nlohmann::json::parse(test::read_fixture("base.json"));
+  changed["added_tokens"] = {{{"id", 500},
+                              {"content", " "},
+                              {"single_word", false},
+                              {"lstrip", true},
+                              {"rstrip", true},
+                              {"normalized", false},
+                              {"special", false}},
+                             {{"id", 501},
+                              {"content", "\t"},
+                              {"single_word", false},
+                              {"lstrip", true},
+                              {"rstrip", false},
+                              {"normalized", false},
+                              {"special", false}}};
+  const auto tokenizer = Tokenizer::parse(changed.dump());
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, ' ')), Ids{500});
+  EXPECT_EQ(tokenizer->encode(std::string(1 << 20, '\t')), Ids(1 << 20, 501));
 }
 
 TEST_F(Encode, ThreadsAgree) {

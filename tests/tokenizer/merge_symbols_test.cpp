@@ -30,7 +30,9 @@ MergeTable random_merges(std::mt19937& random, int32_t first_id, std::size_t cou
   MergeTable merges(count);
   int32_t next_id = first_id + 4;
   for (uint32_t rank = 0; rank < count; ++rank) {
-    const auto pick = [&] { return first_id + static_cast<int32_t>(random() % static_cast<uint32_t>(next_id - first_id)); };
+    const auto pick = [&] {
+      return first_id + static_cast<int32_t>(random() % static_cast<uint32_t>(next_id - first_id));
+    };
     const int32_t left = pick();
     const int32_t right = pick();
     if (merges.find(left, right).rank == Merge::kNever) merges.set(left, right, {rank, next_id++});

@@ -33,7 +33,8 @@ TEST(TokenMatcher, FindsWhatASearchForEachStringFinds) {
       for (const std::string& candidate : strings) {
         const std::size_t at = text.find(candidate, start);
         if (at == std::string::npos) continue;
-        if (!expected || at < expected->first || (at == expected->first && candidate.size() > expected->second.size())) {
+        if (!expected || at < expected->first ||
+            (at == expected->first && candidate.size() > expected->second.size())) {
           expected = {at, candidate};
         }
       }

@@ -87,8 +87,10 @@ bool read_options(int argc, char** argv, Options& options) {
 int main(int argc, char** argv) {
   Options options;
   if (!read_options(argc, argv, options)) {
-    std::fputs("usage: zp_tokenize_tool TOKENIZER [--json] [--add-special] [--no-parse-special] [--decode] "
-               "[--skip-special]\n", stderr);
+    std::fputs(
+        "usage: zp_tokenize_tool TOKENIZER [--json] [--add-special] [--no-parse-special] [--decode] "
+        "[--skip-special]\n",
+        stderr);
     return 2;
   }
   std::ios::sync_with_stdio(false);

@@ -49,7 +49,8 @@ TEST(WordCache, LeavesLongWordsOut) {
 TEST(WordCache, NeverMixesWordsThatThreadsPutAtOnce) {
   WordCache cache(2);  // so small that every word fights for a slot
   std::vector<std::string> words;
-  for (int i = 0; i < 16; ++i) words.push_back(std::string(static_cast<std::size_t>(i % 4 * 10 + 1), static_cast<char>('a' + i)));
+  for (int i = 0; i < 16; ++i)
+    words.push_back(std::string(static_cast<std::size_t>(i % 4 * 10 + 1), static_cast<char>('a' + i)));
   std::atomic<int> wrong{0};
   std::atomic<int> hits{0};
   std::vector<std::thread> threads;

@@ -34,6 +34,17 @@ class BoundedQueue final {
     return true;
   }
 
+  /// Never blocks. Returns false when the queue is full or closed; the item is dropped then.
+  [[nodiscard]] bool try_push(T item) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (closed_ || items_.size() >= capacity_) return false;
+      items_.push_back(std::move(item));
+    }
+    not_empty_.notify_one();
+    return true;
+  }
+
   /// Blocks until an item arrives; empty once the queue is closed and drained.
   [[nodiscard]] std::optional<T> pop() {
     std::unique_lock lock(mutex_);

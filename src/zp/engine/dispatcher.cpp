@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "zp/base/error.h"
 #include "zp/engine/step_builder.h"
@@ -72,7 +73,14 @@ uint64_t Dispatcher::submit(CheckedRequest request, Callback callback) {
   return id;
 }
 
-void Dispatcher::cancel(uint64_t id) { (void)commands_.push(Cancellation{id}); }
+void Dispatcher::cancel(uint64_t id) {
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(id);
+  }
+  // With a full queue the scheduling thread is awake, and comes by cancelled_ once it has emptied it.
+  (void)commands_.try_push(Wake{});
+}
 
 void Dispatcher::drain() {
   std::unique_lock lock(mutex_);
@@ -88,18 +96,34 @@ void Dispatcher::run() {
   while (true) {
     std::optional<Command> command = commands_.pop();
     ZP_CHECK(command.has_value(), "the command queue was closed before the scheduling thread stopped");
-    // All that has arrived is taken in before planning, so that a step sees whatever it could hold.
-    for (; command; command = commands_.try_pop()) {
-      if (std::holds_alternative<Stop>(*command)) return stop();
-      if (auto* submission = std::get_if<Submission>(&*command)) handle(*submission);
-      if (auto* cancellation = std::get_if<Cancellation>(&*command)) handle(*cancellation);
-      if (auto* report = std::get_if<StepReport>(&*command)) handle(*report);
-    }
+    // All that has arrived is taken in before planning, so that a step sees whatever it could hold. Cancellations are
+    // taken first and applied last: the submission of a cancelled request is then among the commands in between.
+    do {
+      const std::vector<uint64_t> cancelled = take_cancelled();
+      for (; command; command = commands_.try_pop()) {
+        if (std::holds_alternative<Stop>(*command)) return stop();
+        if (auto* submission = std::get_if<Submission>(&*command)) handle(*submission);
+        if (auto* report = std::get_if<StepReport>(&*command)) handle(*report);
+      }
+      for (const uint64_t id : cancelled) apply_cancellation(id);
+      command = commands_.try_pop();
+    } while (command || any_cancelled());
     if (!failure_) start_steps();
   }
 }
 
-// Nothing is submitted any more: closing_ was set before Stop was sent. What was submitted before may still be queued.
+std::vector<uint64_t> Dispatcher::take_cancelled() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(cancelled_, {});
+}
+
+bool Dispatcher::any_cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return !cancelled_.empty();
+}
+
+// submit() takes nothing since closing_ was set, before Stop was sent; what it took before may still be queued. (To
+// destroy an engine while a thread is inside submit() is that thread's error.)
 void Dispatcher::stop() {
   failure_ = Failure{ErrorCode::kCancelled, "the engine was shut down"};
   while (std::optional<Command> command = commands_.try_pop())
@@ -117,10 +141,10 @@ void Dispatcher::handle(Submission& submission) {
   ZP_CHECK(result == SubmitResult::kAccepted, "the scheduler refused a checked request: {}", static_cast<int>(result));
 }
 
-void Dispatcher::handle(const Cancellation& cancellation) {
-  if (!requests_.contains(cancellation.id)) return;
-  (void)scheduler_.cancel(cancellation.id);
-  finish(cancellation.id, Failure{ErrorCode::kCancelled, "the request was cancelled"});
+void Dispatcher::apply_cancellation(uint64_t id) {
+  if (!requests_.contains(id)) return;
+  (void)scheduler_.cancel(id);
+  finish(id, Failure{ErrorCode::kCancelled, "the request was cancelled"});
 }
 
 void Dispatcher::handle(StepReport& report) {

@@ -38,6 +38,7 @@ class Dispatcher final {
 
   /// Any thread. Blocks while max_pending requests are unanswered.
   uint64_t submit(CheckedRequest request, Callback callback);
+  /// Never blocks, so that callbacks may cancel.
   void cancel(uint64_t id);
   void drain();
   [[nodiscard]] EngineStats stats() const;
@@ -53,11 +54,9 @@ class Dispatcher final {
     CheckedRequest request;
     Callback callback;
   };
-  struct Cancellation {
-    uint64_t id = 0;
-  };
+  struct Wake {};  // something guarded by mutex_ wants to be looked at
   struct Stop {};
-  using Command = std::variant<Submission, Cancellation, StepReport, Stop>;
+  using Command = std::variant<Submission, Wake, StepReport, Stop>;
   struct RunningStep {
     StepPlan plan;
     std::vector<int64_t> candidate_offsets;  // [segments + 1]
@@ -66,7 +65,9 @@ class Dispatcher final {
   void run();
   void stop();
   void handle(Submission& submission);
-  void handle(const Cancellation& cancellation);
+  void apply_cancellation(uint64_t id);
+  [[nodiscard]] std::vector<uint64_t> take_cancelled();
+  [[nodiscard]] bool any_cancelled() const;
   void handle(StepReport& report);
   void start_steps();
   void answer_segments(const RunningStep& step, const ForwardResult& result);
@@ -87,10 +88,11 @@ class Dispatcher final {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t unanswered_ = 0;  // guarded by mutex_
-  uint64_t next_id_ = 1;    // guarded by mutex_
-  bool closing_ = false;    // guarded by mutex_
-  EngineStats stats_;       // guarded by mutex_
+  int64_t unanswered_ = 0;           // guarded by mutex_
+  std::vector<uint64_t> cancelled_;  // guarded by mutex_; not yet looked at
+  uint64_t next_id_ = 1;             // guarded by mutex_
+  bool closing_ = false;             // guarded by mutex_
+  EngineStats stats_;                // guarded by mutex_
 
   std::vector<std::unique_ptr<StepRunner>> ranks_;
   std::thread thread_;

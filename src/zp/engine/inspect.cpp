@@ -1,5 +1,6 @@
 // Reports on a checkpoint without loading it.
 #include "zeroprefill/engine.h"
+#include "zp/engine/setup.h"
 #include "zp/model/weights.h"
 #include "zp/ops/ops.h"
 #include "zp/shape/flops.h"
@@ -21,6 +22,16 @@ void add_costs(const ModelShape& m, ModelReport& report) {
   report.weight_bytes_bf16 = static_cast<uint64_t>(parameters.total() * kBf16Bytes);
   report.expert_bytes_bf16 = static_cast<uint64_t>(parameters.experts * kBf16Bytes);
   report.kv_bytes_per_token_bf16 = static_cast<uint64_t>(kv_bytes_per_token(m, kBf16Bytes));
+}
+
+void add_memory_plan(const ModelFiles& files, ModelReport& report) {
+  EngineConfig config;
+  config.model = files.checkpoint().folder();
+  try {
+    report.cpu_memory_plan = decide_setup(config, files).plan.items;
+  } catch (const Error& error) {
+    report.problems.emplace_back(error.what());
+  }
 }
 
 void add_tokenizer_problems(const std::filesystem::path& folder, int32_t vocabulary, ModelReport& report) {
@@ -61,6 +72,7 @@ ModelReport inspect_model(const std::filesystem::path& folder) {
     report.checkpoint_bytes = files.checkpoint().total_bytes();
     report.checkpoint_files = files.checkpoint().file_count();
     report.problems = files.problems();
+    if (report.problems.empty()) add_memory_plan(files, report);
   } catch (const Error& error) {
     report.problems.emplace_back(error.what());
   }

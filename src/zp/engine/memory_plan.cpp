@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "zp/base/error.h"
+#include "zp/base/human.h"
 
 namespace zp {
 
@@ -20,21 +21,10 @@ std::string MemoryPlan::to_text() const {
   return text + fmt::format("  {:<24}{:>12}  ({})", "limit", human_bytes(limit_bytes), limit_source);
 }
 
-void require_fits(const MemoryPlan& plan) {
+void require_fits(const MemoryPlan& plan, std::string_view advice) {
   if (plan.total_bytes() <= plan.limit_bytes) return;
-  fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is:\n{}",
-       human_bytes(plan.total_bytes() - plan.limit_bytes), plan.to_text());
-}
-
-std::string human_bytes(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
-    value /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
+  fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is:\n{}\n{}",
+       human_bytes(plan.total_bytes() - plan.limit_bytes), plan.to_text(), advice);
 }
 
 }  // namespace zp

@@ -20,10 +20,7 @@ struct MemoryPlan {
   [[nodiscard]] std::string to_text() const;
 };
 
-/// Throws kOutOfMemory with the whole plan when it does not fit.
-void require_fits(const MemoryPlan& plan);
-
-/// "1.50 GiB", "640.0 KiB".
-[[nodiscard]] std::string human_bytes(uint64_t bytes);
+/// Throws kOutOfMemory with the whole plan, and `advice`, when it does not fit.
+void require_fits(const MemoryPlan& plan, std::string_view advice);
 
 }  // namespace zp

@@ -9,14 +9,16 @@
 
 #include "zp/base/error.h"
 #include "zp/cache/block_hash.h"
-#include "zp/shape/flops.h"
+#include "zp/engine/weight_bytes.h"
 
 namespace zp {
 namespace {
 
 constexpr int64_t kHeadRows = 64;
-// Unless told otherwise, keys and values get half of what is left, and no more than this.
-constexpr uint64_t kDefaultKvBytesMax = uint64_t{4} << 30;
+// Unless told otherwise, keys and values get room for this many tokens, within these bytes and half of what is left.
+constexpr int64_t kDefaultKvTokens = 65536;
+constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
+constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
 
 DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device) {
   switch (config.compute) {
@@ -45,32 +47,33 @@ OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType comp
                      .experts = shape.experts,
                      .expert = {shape.hidden, shape.expert_intermediate},
                      .head_dim = shape.head_dim,
+                     .linear_k = std::max({int64_t{shape.hidden}, int64_t{shape.query_heads} * shape.head_dim,
+                                           int64_t{shape.dense_intermediate}}),
                      .head_rows = limits.head_rows,
                      .vocabulary = shape.vocabulary}};
 }
 
 // Everything but the keys and values.
 MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSpec& ops, const ForwardLimits& limits) {
-  const ParameterCounts parameters = parameter_counts(shape);
-  const auto element = static_cast<uint64_t>(size_of(*ops.activation));
-  // Tied embeddings lie in memory twice: as a table to look up and as a packed matrix to multiply by.
-  const auto head = static_cast<uint64_t>(shape.tied_embeddings ? parameters.embedding : parameters.head);
-  const auto replicated = static_cast<uint64_t>(parameters.embedding + parameters.attention + parameters.router +
-                                                parameters.dense + parameters.norms) +
-                          head;
+  const uint64_t blob_bytes =
+      shape.moe_layers() == 0
+          ? 0
+          : packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate});
   MemoryPlan plan;
-  plan.items = {{"replicated weights", replicated * element},
-                {"experts", static_cast<uint64_t>(parameters.experts) * element},
-                {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
-                {"scratch of operations", ops_scratch_bytes(device, ops)}};
+  plan.items = {
+      {"replicated weights", replicated_weight_bytes(shape, device, ops)},
+      {"experts", blob_bytes * static_cast<uint64_t>(shape.experts) * static_cast<uint64_t>(shape.moe_layers())},
+      {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
+      {"scratch of operations", ops_scratch_bytes(device, ops)}};
   return plan;
 }
 
-uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan) {
+uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
   const uint64_t used = plan.total_bytes();
   const uint64_t left = plan.limit_bytes > used ? plan.limit_bytes - used : 0;
-  return std::min(left / 2, kDefaultKvBytesMax);
+  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
+  return std::min(left / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
 }
 
 }  // namespace
@@ -103,7 +106,7 @@ std::vector<std::string> validate(const EngineConfig& config) {
   return problems;
 }
 
-EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
+EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   const ModelShape& shape = files.shape();
   if (config.max_context_tokens > shape.max_positions)
     fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
@@ -122,9 +125,8 @@ EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
   setup.plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device->description();
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
   const auto kv_blocks =
-      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan) / block_bytes, INT32_MAX / 2));
+      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan, block_bytes) / block_bytes, INT32_MAX / 2));
   setup.plan.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
-  require_fits(setup.plan);
 
   setup.ranks.push_back({.device = device_spec, .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
   setup.scheduler.pool_blocks = {kv_blocks};
@@ -132,6 +134,15 @@ EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
   setup.scheduler.step_tokens_max = 2 * config.step_tokens;
   setup.scheduler.queue_max = config.max_pending_requests;
   setup.model_revision = std::filesystem::absolute(config.model).lexically_normal().string();
+  return setup;
+}
+
+EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
+  EngineSetup setup = decide_setup(config, files);
+  require_fits(setup.plan,
+               fmt::format("A shorter longest context (max_context_tokens, now {}) takes less for activations, "
+                           "a smaller kv_cache_bytes less for what is kept",
+                           setup.scheduler.max_request_tokens));
   return setup;
 }
 

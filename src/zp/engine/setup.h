@@ -24,6 +24,9 @@ struct EngineSetup {
   std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
 };
 
+/// The same without asking whether it fits.
+[[nodiscard]] EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files);
+
 /// `config` has no problems of its own (validate()). Throws kInvalidArgument for what does not fit the model,
 /// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
 [[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);

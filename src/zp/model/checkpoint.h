@@ -31,7 +31,6 @@ class Checkpoint final {
   explicit Checkpoint(std::filesystem::path folder);
 
   [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
-  [[nodiscard]] bool contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
   [[nodiscard]] size_t tensor_count() const noexcept { return tensors_.size(); }
   [[nodiscard]] size_t file_count() const noexcept { return files_.size(); }
   [[nodiscard]] size_t total_bytes() const noexcept;

@@ -227,7 +227,8 @@ void Forward::feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t
                    .out = delta});
 }
 
-// Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites them.
+// Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites
+// them.
 void Forward::output_head(Stream& stream, const ForwardStep& step, ForwardResult& result) {
   const auto rows = static_cast<int64_t>(step.head_rows.size());
   result.logits.resize(step.candidates.size());

@@ -11,39 +11,49 @@
 namespace zp {
 namespace {
 
-// Calls `visit(name, shape)` for every tensor the model needs.
-void for_each_tensor(const ModelShape& m, const Family& family,
-                     const std::function<void(const std::string&, const Shape&)>& visit) {
-  const int64_t q_dim = int64_t{m.query_heads} * m.head_dim;
-  const int64_t kv_dim = int64_t{m.kv_heads} * m.head_dim;
-  visit(family.embedding(), {m.vocabulary, m.hidden});
-  visit(family.final_norm(), {m.hidden});
-  if (!m.tied_embeddings) visit(family.head(), {m.vocabulary, m.hidden});
-  for (int32_t l = 0; l < m.layers; ++l) {
-    visit(family.input_norm(l), {m.hidden});
-    visit(family.post_attention_norm(l), {m.hidden});
-    visit(family.attention(l, "q_proj"), {q_dim, m.hidden});
-    visit(family.attention(l, "k_proj"), {kv_dim, m.hidden});
-    visit(family.attention(l, "v_proj"), {kv_dim, m.hidden});
-    visit(family.attention(l, "o_proj"), {m.hidden, q_dim});
-    if (m.qk_norm) {
-      visit(family.attention(l, "q_norm"), {m.head_dim});
-      visit(family.attention(l, "k_norm"), {m.head_dim});
-    }
-    if (m.feed_forward[static_cast<size_t>(l)] == FeedForward::kDense) {
-      visit(family.dense(l, "gate_proj"), {m.dense_intermediate, m.hidden});
-      visit(family.dense(l, "up_proj"), {m.dense_intermediate, m.hidden});
-      visit(family.dense(l, "down_proj"), {m.hidden, m.dense_intermediate});
-      continue;
-    }
-    visit(family.router(l), {m.experts, m.hidden});
-    for (int32_t e = 0; e < m.experts; ++e) {
-      visit(family.expert(l, e, "gate_proj"), {m.expert_intermediate, m.hidden});
-      visit(family.expert(l, e, "up_proj"), {m.expert_intermediate, m.hidden});
-      visit(family.expert(l, e, "down_proj"), {m.hidden, m.expert_intermediate});
-    }
+// Calls `visit(name, shape)` for every tensor the model needs, until it returns false.
+class TensorList {
+ public:
+  using Visit = std::function<bool(const std::string&, const Shape&)>;
+  TensorList(const ModelShape& shape, const Family& family) : m_(shape), family_(family) {}
+
+  bool for_each(const Visit& visit) const {
+    const bool whole = visit(family_.embedding(), {m_.vocabulary, m_.hidden}) &&
+                       visit(family_.final_norm(), {m_.hidden}) &&
+                       (m_.tied_embeddings || visit(family_.head(), {m_.vocabulary, m_.hidden}));
+    for (int32_t l = 0; whole && l < m_.layers; ++l)
+      if (!attention(l, visit) || !feed_forward(l, visit)) return false;
+    return whole;
   }
-}
+
+ private:
+  [[nodiscard]] bool attention(int32_t l, const Visit& visit) const {
+    const int64_t q_dim = int64_t{m_.query_heads} * m_.head_dim;
+    const int64_t kv_dim = int64_t{m_.kv_heads} * m_.head_dim;
+    return visit(family_.input_norm(l), {m_.hidden}) && visit(family_.post_attention_norm(l), {m_.hidden}) &&
+           visit(family_.attention(l, "q_proj"), {q_dim, m_.hidden}) &&
+           visit(family_.attention(l, "k_proj"), {kv_dim, m_.hidden}) &&
+           visit(family_.attention(l, "v_proj"), {kv_dim, m_.hidden}) &&
+           visit(family_.attention(l, "o_proj"), {m_.hidden, q_dim}) &&
+           (!m_.qk_norm || (visit(family_.attention(l, "q_norm"), {m_.head_dim}) &&
+                            visit(family_.attention(l, "k_norm"), {m_.head_dim})));
+  }
+  [[nodiscard]] bool feed_forward(int32_t l, const Visit& visit) const {
+    if (m_.feed_forward[static_cast<size_t>(l)] == FeedForward::kDense)
+      return visit(family_.dense(l, "gate_proj"), {m_.dense_intermediate, m_.hidden}) &&
+             visit(family_.dense(l, "up_proj"), {m_.dense_intermediate, m_.hidden}) &&
+             visit(family_.dense(l, "down_proj"), {m_.hidden, m_.dense_intermediate});
+    bool whole = visit(family_.router(l), {m_.experts, m_.hidden});
+    for (int32_t e = 0; whole && e < m_.experts; ++e)
+      whole = visit(family_.expert(l, e, "gate_proj"), {m_.expert_intermediate, m_.hidden}) &&
+              visit(family_.expert(l, e, "up_proj"), {m_.expert_intermediate, m_.hidden}) &&
+              visit(family_.expert(l, e, "down_proj"), {m_.hidden, m_.expert_intermediate});
+    return whole;
+  }
+
+  const ModelShape& m_;
+  const Family& family_;
+};
 
 // Loads one tensor after another, letting each one's pages go once it has been packed.
 class WeightLoader {
@@ -55,6 +65,7 @@ class WeightLoader {
     const ConstTensorView stored = checkpoint_.tensor(name, shape);
     std::vector<std::byte> converted(static_cast<size_t>(stored.elements()) * size_of(dtype));
     convert_elements(stored, dtype, converted);
+    checkpoint_.discard(name);
     return upload(converted, dtype, shape);
   }
 
@@ -127,14 +138,20 @@ DType ModelFiles::stored_dtype() const {
 }
 
 std::vector<std::string> ModelFiles::problems() const {
+  constexpr int64_t kListedMax = 50;
+  // A count in config.json that is far off would have us look for tensors without end.
+  const auto missing_max = static_cast<int64_t>(checkpoint_.tensor_count()) + kListedMax;
   std::vector<std::string> problems;
-  for_each_tensor(shape(), *family_, [&](const std::string& name, const Shape& expected) {
+  int64_t count = 0;
+  (void)TensorList(shape(), *family_).for_each([&](const std::string& name, const Shape& expected) {
     try {
       (void)checkpoint_.tensor(name, expected);
     } catch (const Error& error) {
-      problems.emplace_back(error.what());
+      if (++count <= kListedMax) problems.emplace_back(error.what());
     }
+    return count < missing_max;
   });
+  if (count > kListedMax) problems.push_back(fmt::format("and {} or more tensors besides", count - kListedMax));
   return problems;
 }
 

@@ -55,7 +55,8 @@ class ModelFiles final {
   Checkpoint checkpoint_;
 };
 
-/// Packs everything but the experts. Each stored tensor is read once. Blocks; throws as Checkpoint::tensor() does.
+/// Packs everything but the experts. Each stored tensor is read once, tied embeddings twice. Blocks; throws as
+/// Checkpoint::tensor() does.
 [[nodiscard]] ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops);
 
 /// Reads experts one by one into packed blobs. Thread-safe.

@@ -1,9 +1,12 @@
 // Chooses the backend.
 #include "zp/ops/factory.h"
 
+#include <algorithm>
+
 #include "zp/base/error.h"
 #include "zp/ops/cpu/attention.h"
 #include "zp/ops/cpu/cpu_ops.h"
+#include "zp/ops/cpu/gemm.h"
 #include "zp/ops/cuda_entry.h"
 #include "zp/ops/reference/reference_ops.h"
 
@@ -15,6 +18,22 @@ DType activation_of(const Device& device, const OpsSpec& spec) {
   if (activation != DType::kF32 && activation != DType::kBf16)
     fail(ErrorCode::kUnsupported, "cannot compute in {}: activations are f32 or bf16", to_string(activation));
   return activation;
+}
+
+// What the scratch memory of a thread cannot hold.
+void refuse_sizes(const OpsLimits& limits, DType activation) {
+  if (limits.head_dim > cpu::kHeadDimMax)
+    fail(ErrorCode::kUnsupported, "head dimension {} is not supported on a CPU; the limit is {}", limits.head_dim,
+         cpu::kHeadDimMax);
+  const int64_t k = std::max({limits.linear_k, limits.expert.hidden, limits.expert.intermediate});
+  const cpu::Kernels& kernels = cpu::kernels_of(cpu::detect_isa());
+  const cpu::GemmKernels& gemm = activation == DType::kBf16 ? kernels.gemm_bf16 : kernels.gemm_f32;
+  const int64_t tile_bytes = gemm.tile_bytes(cpu::PanelLayout{activation}.padded_k(k));
+  constexpr auto kTileBytesMax = static_cast<int64_t>(cpu::ThreadScratch::kRowsBytes);
+  if (tile_bytes > kTileBytesMax)
+    fail(ErrorCode::kUnsupported,
+         "matrices with rows of {} elements are not supported on a CPU: a tile of them has {} bytes; the limit is {}",
+         k, tile_bytes, kTileBytesMax);
 }
 
 }  // namespace
@@ -31,9 +50,7 @@ std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
   }
   const DType activation = activation_of(device, spec);
   if (spec.reference) return std::make_unique<reference::ReferenceOps>(device, activation);
-  if (spec.limits.head_dim > cpu::kHeadDimMax)
-    fail(ErrorCode::kUnsupported, "head dimension {} is not supported on a CPU; the limit is {}", spec.limits.head_dim,
-         cpu::kHeadDimMax);
+  refuse_sizes(spec.limits, activation);
   auto* cpu_device = dynamic_cast<cpu::CpuDevice*>(&device);
   ZP_CHECK(cpu_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
   return std::make_unique<cpu::CpuOps>(*cpu_device, cpu::detect_isa(), activation, spec.limits);
@@ -45,6 +62,20 @@ size_t ops_scratch_bytes(const Device& device, const OpsSpec& spec) {
   const auto* cpu_device = dynamic_cast<const cpu::CpuDevice*>(&device);
   ZP_CHECK(cpu_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
   return cpu::CpuOps::scratch_bytes(cpu_device->pool().threads(), activation_of(device, spec), spec.limits);
+}
+
+size_t packed_matrix_bytes(const Device& device, const OpsSpec& spec, int64_t n, int64_t k) {
+  if (device.kind() == DeviceKind::kCuda) return cuda_matrix_bytes(device, spec, n, k);
+  const DType activation = activation_of(device, spec);
+  if (spec.reference) return reference::matrix_bytes(activation, n, k);
+  return static_cast<size_t>(cpu::panel_count(n)) * cpu::PanelLayout{activation}.panel_bytes(k);
+}
+
+size_t packed_expert_bytes(const Device& device, const OpsSpec& spec, const ExpertSize& size) {
+  if (device.kind() == DeviceKind::kCuda) return cuda_expert_bytes(device, spec, size);
+  const DType activation = activation_of(device, spec);
+  if (spec.reference) return reference::expert_bytes(activation, size);
+  return cpu::ExpertLayout(cpu::PanelLayout{activation}, size).blob_bytes();
 }
 
 }  // namespace zp

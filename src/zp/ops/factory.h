@@ -15,6 +15,7 @@ struct OpsLimits {
   int64_t experts = 0;            ///< E
   ExpertSize expert;
   int64_t head_dim = 0;    ///< D
+  int64_t linear_k = 0;    ///< largest k of linear() and head()
   int64_t head_rows = 0;   ///< R of head()
   int64_t vocabulary = 0;  ///< V
 };
@@ -33,7 +34,10 @@ struct OpsSpec {
 /// The type make_ops() takes when none is asked for.
 [[nodiscard]] DType default_activation_dtype(const Device& device);
 
-/// Bytes of scratch memory that make_ops() will take, for the memory plan.
+/// For the memory plan, before there is an Ops object: bytes of scratch memory that make_ops() will take, and of
+/// weights that pack_matrix() and pack_expert() of such an object will make, padding included.
 [[nodiscard]] size_t ops_scratch_bytes(const Device& device, const OpsSpec& spec);
+[[nodiscard]] size_t packed_matrix_bytes(const Device& device, const OpsSpec& spec, int64_t n, int64_t k);
+[[nodiscard]] size_t packed_expert_bytes(const Device& device, const OpsSpec& spec, const ExpertSize& size);
 
 }  // namespace zp

@@ -4,6 +4,36 @@
 #include <fmt/format.h>
 
 namespace zp {
+namespace {
+
+// Far above any model there is, and low enough that counts of parameters, bytes and FLOPs fit 64 bits.
+constexpr int32_t kLayersMax = 4096;
+constexpr int32_t kExpertsMax = 65536;
+constexpr int32_t kWidthMax = 1 << 24;
+constexpr double kParametersMax = 0x1p50;
+
+void add_size_problems(const ModelShape& shape, std::vector<std::string>& problems) {
+  const auto at_most = [&](const char* name, int32_t value, int32_t limit) {
+    if (value > limit) problems.push_back(fmt::format("{} is {}; the limit is {}", name, value, limit));
+  };
+  at_most("layers", shape.layers, kLayersMax);
+  at_most("experts", shape.experts, kExpertsMax);
+  at_most("hidden", shape.hidden, kWidthMax);
+  at_most("query_heads", shape.query_heads, kWidthMax);
+  at_most("head_dim", shape.head_dim, kWidthMax);
+  at_most("vocabulary", shape.vocabulary, kWidthMax);
+  at_most("expert_intermediate", shape.expert_intermediate, kWidthMax);
+  at_most("dense_intermediate", shape.dense_intermediate, kWidthMax);
+  const double hidden = shape.hidden;
+  const double layer = 2.0 * hidden * shape.head_dim * (static_cast<double>(shape.query_heads) + shape.kv_heads) +
+                       3.0 * hidden * shape.experts * shape.expert_intermediate +
+                       3.0 * hidden * shape.dense_intermediate;
+  const double parameters = 2.0 * hidden * shape.vocabulary + layer * shape.layers;
+  if (parameters > kParametersMax)
+    problems.push_back(fmt::format("it would have {:.3g} parameters; the limit is {:.3g}", parameters, kParametersMax));
+}
+
+}  // namespace
 
 std::vector<std::string> validate(const ModelShape& shape) {
   std::vector<std::string> problems;
@@ -35,6 +65,7 @@ std::vector<std::string> validate(const ModelShape& shape) {
     problems.push_back(fmt::format("rope_theta is {}; it must be positive", shape.rope_theta));
   if (!(shape.norm_eps >= 0))
     problems.push_back(fmt::format("norm_eps is {}; it must not be negative", shape.norm_eps));
+  add_size_problems(shape, problems);
   return problems;
 }
 

@@ -16,6 +16,7 @@ class CsvScanner final : public RecordScanner {
  public:
   CsvScanner(std::unique_ptr<TextSource> source, std::size_t row_bytes_max);
   [[nodiscard]] bool next(Record& record) override;
+  [[nodiscard]] int64_t taken_bytes() const noexcept override { return buffer_.taken_bytes(); }
 
  private:
   enum class End { kField, kRecord };

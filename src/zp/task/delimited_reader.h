@@ -17,6 +17,7 @@ class DelimitedReader final : public RowReader {
  public:
   explicit DelimitedReader(std::unique_ptr<RecordScanner> scanner);
   [[nodiscard]] std::optional<Row> next() override;
+  [[nodiscard]] int64_t taken_bytes() const noexcept override { return scanner_->taken_bytes(); }
 
  private:
   void read_header();

@@ -15,6 +15,7 @@ class JsonlReader final : public RowReader {
   JsonlReader(std::unique_ptr<TextSource> source, const RowReaderOptions& options);
   ~JsonlReader() override;
   [[nodiscard]] std::optional<Row> next() override;
+  [[nodiscard]] int64_t taken_bytes() const noexcept override { return buffer_.taken_bytes(); }
 
  private:
   class ObjectParser;  // keeps simdjson out of this header

@@ -23,6 +23,8 @@ class RecordScanner {
   virtual ~RecordScanner() = default;
   /// Reads the next record into `record`, whose memory is reused; false at the end. Throws Error kIo.
   [[nodiscard]] virtual bool next(Record& record) = 0;
+  /// Bytes of the source that have been read.
+  [[nodiscard]] virtual int64_t taken_bytes() const noexcept = 0;
 };
 
 }  // namespace zp

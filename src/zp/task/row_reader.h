@@ -27,6 +27,8 @@ class RowReader {
   virtual ~RowReader() = default;
   /// The next row, or empty at the end. May block on the source. Throws Error kIo only if the source fails.
   [[nodiscard]] virtual std::optional<Row> next() = 0;
+  /// Bytes of the source that the rows so far took: how far along it is.
+  [[nodiscard]] virtual int64_t taken_bytes() const noexcept = 0;
 };
 
 /// Opens a file by its extension, in any case: .jsonl, .csv or .tsv; "-" is standard input as JSON lines.

@@ -14,6 +14,7 @@ class TsvScanner final : public RecordScanner {
  public:
   TsvScanner(std::unique_ptr<TextSource> source, std::size_t row_bytes_max);
   [[nodiscard]] bool next(Record& record) override;
+  [[nodiscard]] int64_t taken_bytes() const noexcept override { return buffer_.taken_bytes(); }
 
  private:
   TextBuffer buffer_;

@@ -17,23 +17,37 @@ std::unique_ptr<const Regex> compile_word_character() {
   return std::make_unique<const Regex>(fmt::format("\\G[{}{}]", kMembers, range_members(extra_word())));
 }
 
-std::size_t skip_white_space_back(std::string_view text, std::size_t offset) {
-  while (offset > 0) {
+// Where the white space that ends at `offset` begins, but no earlier than `limit`.
+std::size_t skip_white_space_back(std::string_view text, std::size_t offset, std::size_t limit) {
+  while (offset > limit) {
     const std::size_t before = step_back(text, offset);
     if (!contains(white_space(), decode_valid(text, before).value)) break;
     offset = before;
   }
-  return offset;
+  return std::max(offset, limit);
 }
 
-std::size_t skip_white_space(std::string_view text, std::size_t offset) {
-  while (offset < text.size()) {
-    const CodePoint point = decode_valid(text, offset);
-    if (!contains(white_space(), point.value)) break;
-    offset += point.size_bytes;
+/// Finds where white space ends, scanning each stretch of it once however often it is asked.
+class WhiteSpaceEnd final {
+ public:
+  explicit WhiteSpaceEnd(std::string_view text) : text_(text) {}
+
+  std::size_t operator()(std::size_t offset) {
+    if (offset >= begin_ && offset <= end_) return end_;
+    begin_ = offset;
+    while (offset < text_.size()) {
+      const CodePoint point = decode_valid(text_, offset);
+      if (!contains(white_space(), point.value)) break;
+      offset += point.size_bytes;
+    }
+    return end_ = offset;
   }
-  return offset;
-}
+
+ private:
+  std::string_view text_;
+  std::size_t begin_ = 1;  // the last stretch; at first one that holds no offset
+  std::size_t end_ = 0;
+};
 
 }  // namespace
 
@@ -98,8 +112,7 @@ void AddedTokens::build_matchers(const std::string& where) {
   normalized_ = TokenMatcher(std::move(normalized));
 }
 
-bool AddedTokens::is_single_word(std::string_view text, const TokenMatcher::Found& found,
-                                 RegexScratch& scratch) const {
+bool AddedTokens::is_single_word(std::string_view text, const TokenMatcher::Found& found, RegexScratch& scratch) const {
   const bool touches_left =
       found.begin > 0 && word_character_->find(text, step_back(text, found.begin), scratch).has_value();
   const bool touches_right = found.end < text.size() && word_character_->find(text, found.end, scratch).has_value();
@@ -111,6 +124,7 @@ std::vector<Span> AddedTokens::split(std::string_view text, Text kind, bool pars
   std::vector<Span> spans;
   std::size_t cut = 0;  // what lies before is in `spans`
   std::size_t search = 0;
+  WhiteSpaceEnd white_space_end(text);
   while (const std::optional<TokenMatcher::Found> found = matcher(kind).find(text, search)) {
     search = found->end;
     const AddedToken& token = tokens_.at(found->value);
@@ -118,8 +132,8 @@ std::vector<Span> AddedTokens::split(std::string_view text, Text kind, bool pars
     if (token.single_word && !is_single_word(text, *found, scratch)) continue;
     // White space that the token before took is not taken again. The next search starts at the end of the match
     // all the same, so that a token found within that white space counts, and the cut may even move back.
-    const std::size_t begin = token.lstrip ? std::max(skip_white_space_back(text, found->begin), cut) : found->begin;
-    const std::size_t end = token.rstrip ? skip_white_space(text, found->end) : found->end;
+    const std::size_t begin = token.lstrip ? skip_white_space_back(text, found->begin, cut) : found->begin;
+    const std::size_t end = token.rstrip ? white_space_end(found->end) : found->end;
     if (cut < begin) spans.push_back({text.substr(cut, begin - cut), -1});
     if (begin < end) spans.push_back({text.substr(begin, end - begin), found->value});
     cut = end;

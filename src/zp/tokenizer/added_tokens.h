@@ -20,7 +20,7 @@ namespace zp::tokenizer {
 
 struct AddedToken {
   std::string content;
-  std::string matched;  // what is looked for, and what the id decodes to: the content, normalized if `normalized`
+  std::string matched;       // what is looked for, and what the id decodes to: the content, normalized if `normalized`
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // takes the white space behind it

@@ -29,7 +29,8 @@ void require_no_dropout(const JsonView& json) {
 }  // namespace
 
 Bpe::Bpe(Vocabulary vocabulary, std::size_t merge_count)
-    : vocabulary_(std::make_unique<const Vocabulary>(std::move(vocabulary))), merges_(merge_count),
+    : vocabulary_(std::make_unique<const Vocabulary>(std::move(vocabulary))),
+      merges_(merge_count),
       cache_(std::make_unique<WordCache>(kCacheSlots)) {}
 
 Bpe Bpe::parse(const JsonView& json, const ByteAlphabet& alphabet) {
@@ -80,8 +81,8 @@ void Bpe::read_merges(const JsonView& json) {
       }
       left = line.substr(0, space);
       right = line.substr(space + 1);
-    } else if (element.get(pair) != simdjson::SUCCESS || pair.size() != 2 || pair.at(0).get(left) != simdjson::SUCCESS ||
-               pair.at(1).get(right) != simdjson::SUCCESS) {
+    } else if (element.get(pair) != simdjson::SUCCESS || pair.size() != 2 ||
+               pair.at(0).get(left) != simdjson::SUCCESS || pair.at(1).get(right) != simdjson::SUCCESS) {
       fail(ErrorCode::kCorrupt, "{}[{}] is neither a string nor a pair of strings", json.where(), rank);
     }
     add_merge(left, right, rank, json.where());

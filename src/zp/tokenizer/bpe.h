@@ -47,7 +47,7 @@ class Bpe final {
   bool fuse_unknown_ = false;
   bool ignore_merges_ = false;
   std::unique_ptr<const WordTable> whole_words_;  // words that are one token, so that no merge has to be looked up
-  std::unique_ptr<WordCache> cache_;  // of the other words; never changes an answer
+  std::unique_ptr<WordCache> cache_;              // of the other words; never changes an answer
 };
 
 }  // namespace zp::tokenizer

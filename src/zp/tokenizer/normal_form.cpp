@@ -41,9 +41,8 @@ void reorder(Points& points) {
   for (auto run = points.begin(); run != points.end();) {
     run = std::find_if_not(run, points.end(), is_starter);
     const auto end = std::find_if(run, points.end(), is_starter);
-    std::stable_sort(run, end, [](utf8proc_int32_t a, utf8proc_int32_t b) {
-      return combining_class(a) < combining_class(b);
-    });
+    std::stable_sort(run, end,
+                     [](utf8proc_int32_t a, utf8proc_int32_t b) { return combining_class(a) < combining_class(b); });
     run = end;
   }
 }
@@ -51,9 +50,8 @@ void reorder(Points& points) {
 // With UTF8PROC_COMPOSE joins what composes; else changes nothing.
 void compose(Points& points, int options) {
   if ((options & UTF8PROC_COMPOSE) == 0 || points.empty()) return;
-  const utf8proc_ssize_t count =
-      utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
-                               static_cast<utf8proc_option_t>(options));
+  const utf8proc_ssize_t count = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
+                                                          static_cast<utf8proc_option_t>(options));
   ZP_CHECK(count >= 0, "composing {} code points fails with {}", points.size(), count);
   points.resize(static_cast<std::size_t>(count));
 }
@@ -75,7 +73,8 @@ NormalFormer::NormalFormer(NormalForm form) : plain_(kPlainEnd / 64, ~uint64_t{0
     points.clear();
     decompose(value, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, points);
     // Whatever comes second in a canonical decomposition may join what precedes it.
-    if (composed) std::for_each(points.begin() + 1, points.end(), [&](auto part) { clear_plain(static_cast<char32_t>(part)); });
+    if (composed)
+      std::for_each(points.begin() + 1, points.end(), [&](auto part) { clear_plain(static_cast<char32_t>(part)); });
     points.clear();
     decompose(value, decompose_options_, points);
     compose(points, options_);

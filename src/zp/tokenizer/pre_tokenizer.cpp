@@ -177,7 +177,8 @@ std::vector<Match> PreTokenizer::join(const std::vector<Piece>& pieces, Behavior
       for (const Piece& piece : pieces) add(piece, piece.is_match && !previous);
       break;
     case Behavior::kMergedWithNext:
-      std::for_each(pieces.rbegin(), pieces.rend(), [&](const Piece& piece) { add(piece, piece.is_match && !previous); });
+      std::for_each(pieces.rbegin(), pieces.rend(),
+                    [&](const Piece& piece) { add(piece, piece.is_match && !previous); });
       std::reverse(ranges.begin(), ranges.end());
       break;
   }

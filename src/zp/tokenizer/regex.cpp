@@ -84,10 +84,10 @@ std::optional<Match> Regex::find(std::string_view text, std::size_t start, Regex
   RegexScratch::State& state = *scratch.state_;
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   while (true) {
-    const int found = code_->jit ? pcre2_jit_match(code_->code, subject, text.size(), start, PCRE2_NO_UTF_CHECK,
-                                                   state.data, state.context)
-                                 : pcre2_match(code_->code, subject, text.size(), start, PCRE2_NO_UTF_CHECK,
-                                               state.data, state.context);
+    const int found =
+        code_->jit
+            ? pcre2_jit_match(code_->code, subject, text.size(), start, PCRE2_NO_UTF_CHECK, state.data, state.context)
+            : pcre2_match(code_->code, subject, text.size(), start, PCRE2_NO_UTF_CHECK, state.data, state.context);
     if (found >= 0) break;
     if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
     const bool may_retry = found == PCRE2_ERROR_JIT_STACKLIMIT || found == PCRE2_ERROR_MATCHLIMIT;

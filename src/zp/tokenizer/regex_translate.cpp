@@ -16,8 +16,8 @@ constexpr int kGroupDepthMax = 64;
 
 // The categories that a pattern may name. Absent: C, Cn and Mn, which lost code points since PCRE2's Unicode.
 constexpr std::array<std::string_view, 33> kCategories = {
-    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
-    "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
+    "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mc", "Me", "N", "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Cf", "Co"};
 
 bool is_ascii_letter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool is_ascii_digit(char32_t c) { return c >= '0' && c <= '9'; }
@@ -102,7 +102,8 @@ class Translator final {
     if (c == '^' || c == '$') refuse("an anchor");
     if (c == '*' || c == '+' || c == '?' || c == '{') refuse("a quantifier with nothing to repeat");
     if (c == ']' || c == '}') refuse("an unmatched bracket");
-    const bool is_set = c == '[' || c == '.' || (c == '\\' && std::string_view("sSdDpP").find(peek(1)) != std::string_view::npos);
+    const bool is_set =
+        c == '[' || c == '.' || (c == '\\' && std::string_view("sSdDpP").find(peek(1)) != std::string_view::npos);
     if (is_set) {
       if (caseless) refuse("a class in a caseless group");
       set();
@@ -302,9 +303,11 @@ class Translator final {
     int digits = 0;
     while (digits < digits_max) {
       const char c = peek();
-      const bool is_hex = is_ascii_digit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+      const bool is_hex =
+          is_ascii_digit(static_cast<unsigned char>(c)) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
       if (!is_hex) break;
-      value = value * 16 + static_cast<char32_t>(is_ascii_digit(static_cast<unsigned char>(c)) ? c - '0' : (c | 0x20) - 'a' + 10);
+      value = value * 16 +
+              static_cast<char32_t>(is_ascii_digit(static_cast<unsigned char>(c)) ? c - '0' : (c | 0x20) - 'a' + 10);
       ++digits;
       ++offset_;
     }

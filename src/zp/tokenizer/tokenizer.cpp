@@ -104,8 +104,8 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
 std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view json) {
   simdjson::dom::parser parser;
   const JsonView root(parse_json(parser, json, "the tokenizer"), "tokenizer");
-  root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
-                   "post_processor", "decoder", "model"});
+  root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
+                   "decoder", "model"});
   if (const auto version = root.find("version"); version && version->string() != "1.0") {
     fail(ErrorCode::kUnsupported, "{} is \"{}\", and only \"1.0\" is supported", version->where(), version->string());
   }

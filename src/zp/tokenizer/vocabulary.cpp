@@ -22,8 +22,8 @@ Vocabulary Vocabulary::parse(const JsonView& json) {
     const int32_t id = JsonView(field.value, json.where()).token_id();
     const auto index = static_cast<std::size_t>(id);
     if (vocabulary.present_[index]) {
-      fail(ErrorCode::kCorrupt, "{} gives id {} to both \"{}\" and \"{}\"", json.where(), id,
-           vocabulary.tokens_[index], field.key);
+      fail(ErrorCode::kCorrupt, "{} gives id {} to both \"{}\" and \"{}\"", json.where(), id, vocabulary.tokens_[index],
+           field.key);
     }
     vocabulary.tokens_[index] = std::string(field.key);
     vocabulary.present_[index] = true;

@@ -33,7 +33,7 @@ class WordCache final {
   static constexpr std::size_t kKeyWords = kWordBytesMax / 8;
   static constexpr std::size_t kIdWords = kIdCountMax / 2;
 
-  struct Content {  // as plain words: sizes, then the bytes of the key, then two ids a word
+  struct Content {       // as plain words: sizes, then the bytes of the key, then two ids a word
     uint64_t sizes = 0;  // size of the word in bytes << 8 | number of ids; 0: empty
     std::array<uint64_t, kKeyWords> key{};
     std::array<uint64_t, kIdWords> ids{};

@@ -15,8 +15,8 @@
 
 namespace zp::tokenizer {
 
-/// A map from words to ids. A word of up to 15 bytes lies in its slot, so that finding it touches one cache line; longer
-/// ones go through a StringTable. Built once, then read by any number of threads.
+/// A map from words to ids. A word of up to 15 bytes lies in its slot, so that finding it touches one cache line;
+/// longer ones go through a StringTable. Built once, then read by any number of threads.
 class WordTable final {
  public:
   using Word = std::pair<std::string, int32_t>;

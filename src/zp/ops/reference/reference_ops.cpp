@@ -30,6 +30,12 @@ std::byte* pack(const ConstTensorView& from, DType activation, std::byte* to) {
 
 }  // namespace
 
+size_t matrix_bytes(DType activation, int64_t n, int64_t k) { return static_cast<size_t>(n * k) * size_of(activation); }
+
+size_t expert_bytes(DType activation, const ExpertSize& size) {
+  return round_up(matrix_bytes(activation, 3 * size.intermediate, size.hidden), kBlobAlignment);
+}
+
 ReferenceOps::ReferenceOps(Device& device, DType activation)
     : device_(device), activation_(activation), description_(fmt::format("reference {}", to_string(activation))) {}
 
@@ -44,9 +50,7 @@ PackedMatrix ReferenceOps::pack_matrix(std::span<const ConstTensorView> parts) {
   return matrix;
 }
 
-size_t ReferenceOps::expert_blob_bytes(const ExpertSize& size) const {
-  return round_up(static_cast<size_t>(3 * size.hidden * size.intermediate) * size_of(activation_), kBlobAlignment);
-}
+size_t ReferenceOps::expert_blob_bytes(const ExpertSize& size) const { return expert_bytes(activation_, size); }
 
 void ReferenceOps::pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
                                std::span<std::byte> blob) const {

@@ -40,4 +40,8 @@ class ReferenceOps final : public Ops {
   std::string description_;
 };
 
+/// Bytes of packed weights: the elements side by side, a blob padded to its alignment.
+[[nodiscard]] size_t matrix_bytes(DType activation, int64_t n, int64_t k);
+[[nodiscard]] size_t expert_bytes(DType activation, const ExpertSize& size);
+
 }  // namespace zp::reference

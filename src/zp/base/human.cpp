@@ -1,11 +1,11 @@
-// How the command line writes large numbers.
-#include "format.h"
+// How large numbers are written for people.
+#include "zp/base/human.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-namespace zp::app {
+namespace zp {
 namespace {
 
 template <size_t N>
@@ -28,4 +28,4 @@ std::string human_count(int64_t count) {
   return scaled<6>(static_cast<double>(count), 1000, {"", " K", " M", " G", " T", " P"});
 }
 
-}  // namespace zp::app
+}  // namespace zp

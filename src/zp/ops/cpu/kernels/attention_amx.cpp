@@ -56,6 +56,7 @@ void copy_row(const uint16_t* row, int64_t head_dim, uint16_t* to) {
 // Elements [d, d + 16) of a value, widened to words; zeros where there are none.
 inline __m512i load_words(const std::byte* value, int64_t d, int64_t head_dim) {
   const int64_t rest = head_dim - d;
+  if (rest <= 0) return _mm512_setzero_si512();
   const auto lanes = rest >= 16 ? static_cast<__mmask16>(0xffff) : first_lanes(rest);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, reinterpret_cast<const uint16_t*>(value) + d));
 }

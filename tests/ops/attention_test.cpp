@@ -39,7 +39,7 @@ void append_expected(const HeadSizes& sizes, const Cut& cut, Expected& expected)
         weight = std::exp(weight - top);
         sum += weight;
       }
-      const double relative = 2 * score_error + static_cast<double>(2 * t + 22) * kRoundF32;
+      const double relative = 2 * score_error + static_cast<double>(2 * t + 22) * kRoundF32 + 2 * round_of(s.q.dtype());
       for (int64_t d = 0; d < sizes.head_dim; ++d) {
         double value = 0;
         double magnitude = 0;
@@ -98,6 +98,14 @@ TEST_P(Attention, MatchesDoubleAroundTileBoundaries) {
     const int64_t cached = (tokens - 1) / kExtentGranule * kExtentGranule;
     expect_matches(GetParam(), sizes, {{&sequence, tokens, cached, {16, 48, 128}}});
   }
+}
+
+TEST_P(Attention, MatchesDoubleOverALongContext) {
+  const HeadSizes sizes{2, 1, 8};
+  Random random(39);
+  SCOPED_TRACE(random.seed());
+  const Sequence sequence = random_sequence(random, activation(), sizes, 32771);
+  expect_matches(GetParam(), sizes, {{&sequence, 32771, 32768, {128, 4096, 16}}});
 }
 
 TEST_P(Attention, OneTokenReturnsItsValue) {

@@ -92,6 +92,7 @@ void attention(const AttentionArgs& args, DType activation) {
   expect(args.k, "k", activation, {tokens, kv_heads, head_dim});
   expect(args.v, "v", activation, {tokens, kv_heads, head_dim});
   expect(args.out, "out", activation, args.q.shape());
+  ZP_CHECK(args.scale > 0, "scale is {}, must be positive", args.scale);
   int64_t covered = 0;
   for (const AttentionSequence& sequence : args.sequences) {
     expect_rows("sequence", sequence.row, sequence.tokens, tokens);

@@ -93,13 +93,13 @@ struct AttentionSequence {
 };
 
 /// Causal attention with grouped heads: query head q reads kv head q / (Q / G). Token at position p sees positions
-/// 0..p.
+/// 0..p. The softmax is f32; its weights may be rounded to A before they multiply values.
 struct AttentionArgs {
   ConstTensorView q;                             // [T, Q, D] A
   ConstTensorView k;                             // [T, G, D] A
   ConstTensorView v;                             // [T, G, D] A
   std::span<const AttentionSequence> sequences;  // [S]; their rows cover [0, T) once
-  float scale = 0;                               // usually 1 / sqrt(D)
+  float scale = 0;                               // positive, usually 1 / sqrt(D)
   TensorView out;                                // [T, Q, D] A; may be the same memory as q
 };
 

@@ -13,6 +13,7 @@ Workers::Workers(Device& device, ThreadPool& pool, Isa isa, DType activation)
     : pool_(pool),
       kernels_(kernels_of(isa)),
       gemm_(activation == DType::kBf16 ? kernels_.gemm_bf16 : kernels_.gemm_f32),
+      attention_(activation == DType::kBf16 ? kernels_.attention_bf16 : kernels_.attention_f32),
       layout_{activation},
       scratch_(device.allocate(static_cast<size_t>(pool.threads()) * ThreadScratch::kBytes)) {}
 

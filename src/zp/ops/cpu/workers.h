@@ -37,6 +37,8 @@ class Workers final {
   [[nodiscard]] const Kernels& kernels() const noexcept { return kernels_; }
   /// Products of rows of type A with weights of type A.
   [[nodiscard]] const GemmKernels& gemm() const noexcept { return gemm_; }
+  /// Attention over keys and values of type A.
+  [[nodiscard]] const AttentionKernels& attention() const noexcept { return attention_; }
   [[nodiscard]] const PanelLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] DType activation() const noexcept { return layout_.dtype; }
   [[nodiscard]] int32_t threads() const noexcept { return pool_.threads(); }
@@ -52,6 +54,7 @@ class Workers final {
   ThreadPool& pool_;
   const Kernels& kernels_;
   GemmKernels gemm_;
+  AttentionKernels attention_;
   PanelLayout layout_;
   Buffer scratch_;  // [threads, ThreadScratch::kBytes]
 };

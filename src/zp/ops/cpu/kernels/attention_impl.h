@@ -12,14 +12,50 @@ constexpr int64_t kStrip = kStripVecs * kLanes;
 // Tokens, and elements of the head, whose sums are in registers at once.
 constexpr int64_t kBlock = kLanes == 16 ? 8 : 4;
 
+// A packed strip holds scaled queries, [D, strip] f32. A packed tile holds keys, [64, D] f32, then values likewise.
+int64_t strip_bytes(int64_t head_dim) { return head_dim * kStrip * static_cast<int64_t>(sizeof(float)); }
+int64_t tile_kv_bytes(int64_t head_dim) { return 2 * kTileTokens * head_dim * static_cast<int64_t>(sizeof(float)); }
+
+template <typename T>
+void pack_queries(const QueryStrip& strip) {
+  auto* packed = static_cast<float*>(strip.packed);
+  for (int64_t lane = 0; lane < kStrip; ++lane) {
+    const T* row = reinterpret_cast<const T*>(strip.rows[lane]);
+    for (int64_t d = 0; d < strip.head_dim; d += kLanes) {
+      const int64_t run = run_at(d, strip.head_dim);
+      float lanes[kLanes];
+      store(lanes, row == nullptr ? broadcast(0.0f) : mul(load_run(row + d, run), broadcast(strip.scale)));
+      for (int64_t i = 0; i < run; ++i) packed[(d + i) * kStrip + lane] = lanes[i];
+    }
+  }
+}
+
+// Keys after the last token are zero, because scores are computed for whole blocks of tokens.
+template <typename T>
+void pack_tile(const KeyValueTile& tile) {
+  auto* keys = static_cast<float*>(tile.packed);
+  float* values = keys + kTileTokens * tile.head_dim;
+  for (int64_t t = 0; t < kTileTokens; ++t, keys += tile.head_dim, values += tile.head_dim) {
+    if (t >= tile.tokens) {
+      fill(keys, tile.head_dim, [](int64_t /*i*/, int64_t /*run*/) { return broadcast(0.0f); });
+      continue;
+    }
+    const T* k = reinterpret_cast<const T*>(tile.k[t]);
+    const T* v = reinterpret_cast<const T*>(tile.v[t]);
+    fill(keys, tile.head_dim, [=](int64_t i, int64_t run) { return load_run(k + i, run); });
+    fill(values, tile.head_dim, [=](int64_t i, int64_t run) { return load_run(v + i, run); });
+  }
+}
+
 // scores[t] = q * k[t] for a block of tokens; -infinity where not seen.
 void score_block(const AttentionTile& tile, int64_t t) {
   Vec sums[kBlock][kStripVecs];
   for (auto& sum : sums) sum[0] = sum[1] = broadcast(0.0f);
-  const float* keys = tile.k + t * tile.head_dim;
+  const auto* queries = static_cast<const float*>(tile.queries);
+  const float* keys = static_cast<const float*>(tile.keys_values) + t * tile.head_dim;
   for (int64_t d = 0; d < tile.head_dim; ++d) {
-    const Vec q0 = load(tile.q + d * kStrip);
-    const Vec q1 = load(tile.q + d * kStrip + kLanes);
+    const Vec q0 = load(queries + d * kStrip);
+    const Vec q1 = load(queries + d * kStrip + kLanes);
     for (int64_t i = 0; i < kBlock; ++i) {
       const Vec key = broadcast(keys[i * tile.head_dim + d]);
       sums[i][0] = fma(q0, key, sums[i][0]);
@@ -68,7 +104,7 @@ void add_values(const AttentionTile& tile, int64_t d, const Vec (&factor)[kStrip
     for (int64_t j = 0; j < kStripVecs; ++j)
       sums[i][j] = mul(load(tile.out + (d + i) * kStrip + j * kLanes), factor[j]);
   const float* weights = tile.scores;
-  const float* values = tile.v + d;
+  const float* values = static_cast<const float*>(tile.keys_values) + kTileTokens * tile.head_dim + d;
   int64_t t = 0;
   for (; t < tile.full_tokens; ++t, weights += kStrip, values += tile.head_dim) {
     const Vec w0 = load(weights);
@@ -99,6 +135,18 @@ void attention_tile(const AttentionTile& tile) {
   int64_t d = 0;
   for (; d + kBlock <= tile.head_dim; d += kBlock) add_values<kBlock>(tile, d, factor);
   for (; d < tile.head_dim; ++d) add_values<1>(tile, d, factor);
+}
+
+template <typename T>
+constexpr AttentionKernels attention_kernels() {
+  return {.strip = kStrip,
+          .strip_bytes = strip_bytes,
+          .tile_bytes = tile_kv_bytes,
+          .pack_queries = pack_queries<T>,
+          .pack_tile = pack_tile<T>,
+          .begin = nothing,
+          .end = nothing,
+          .run_tile = attention_tile};
 }
 
 }  // namespace

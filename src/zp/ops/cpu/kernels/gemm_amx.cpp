@@ -1,43 +1,31 @@
 // bf16 rows times a panel on AMX tiles; compiled for AMX, called only on machines that have it. The hardware sums each
 // row of a tile alone and in a fixed order, so a row's bits depend neither on its place in the tile nor on the others.
-#include <immintrin.h>
-
+#include "zp/ops/cpu/kernels/amx_impl.h"
 #include "zp/ops/cpu/kernels/kernels.h"
 
 namespace zp::cpu {
 namespace {
 
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileDepth = 32;  // elements of k in one tile
-constexpr int64_t kTileElements = kTileRows * kTileDepth;
+constexpr int64_t kTileElements = kAmxRows * kAmxDepth;
 constexpr int64_t kRowStride = 2 * kPanelColumns * static_cast<int64_t>(sizeof(uint16_t));  // of a panel, in bytes
 constexpr int64_t kResultStride = kPanelColumns * static_cast<int64_t>(sizeof(float));
 
-// All eight tiles hold 16 rows of 64 bytes.
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-int64_t tile_bytes(int64_t k_padded) { return kTileRows * k_padded * static_cast<int64_t>(sizeof(uint16_t)); }
+int64_t tile_bytes(int64_t k_padded) { return kAmxRows * k_padded * static_cast<int64_t>(sizeof(uint16_t)); }
 
 // Packed rows: [tile of 16 rows][k / 32][16][32], so that every tile is one run of memory.
 void pack_rows(const std::byte* const* rows, int64_t row_count, int64_t k, int64_t k_padded, void* packed) {
   auto* out = static_cast<uint16_t*>(packed);
-  const int64_t whole = k / kTileDepth * kTileDepth;
-  for (int64_t begin = 0; begin < row_count; begin += kTileRows, out += kTileRows * k_padded) {
-    for (int64_t r = 0; r < kTileRows; ++r) {
-      uint16_t* to = out + r * kTileDepth;
+  const int64_t whole = k / kAmxDepth * kAmxDepth;
+  for (int64_t begin = 0; begin < row_count; begin += kAmxRows, out += kAmxRows * k_padded) {
+    for (int64_t r = 0; r < kAmxRows; ++r) {
+      uint16_t* to = out + r * kAmxDepth;
       if (begin + r >= row_count) {
-        for (int64_t i = 0; i < k_padded; i += kTileDepth, to += kTileElements)
+        for (int64_t i = 0; i < k_padded; i += kAmxDepth, to += kTileElements)
           _mm512_storeu_si512(to, _mm512_setzero_si512());
         continue;
       }
       const auto* row = reinterpret_cast<const uint16_t*>(rows[begin + r]);
-      for (int64_t i = 0; i < whole; i += kTileDepth, to += kTileElements)
+      for (int64_t i = 0; i < whole; i += kAmxDepth, to += kTileElements)
         _mm512_storeu_si512(to, _mm512_loadu_si512(row + i));
       if (whole < k) {
         const auto lanes = static_cast<__mmask32>((1u << (k - whole)) - 1u);
@@ -65,17 +53,17 @@ struct Block {
 // 32 rows: two tiles of rows by two of columns.
 inline void multiply_two(const Block& block) {
   const uint16_t* a = block.a;
-  const uint16_t* a_below = a + kTileRows * block.k;
+  const uint16_t* a_below = a + kAmxRows * block.k;
   const uint16_t* panel = block.panel;
   const int64_t panel_elements = block.k * kPanelColumns;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int64_t i = 0; i < block.k; i += kTileDepth) {
+  for (int64_t i = 0; i < block.k; i += kAmxDepth) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, panel, kRowStride);
-    _tile_loadd(7, panel + kTileDepth, kRowStride);
+    _tile_loadd(7, panel + kAmxDepth, kRowStride);
     _tile_loadd(5, a_below, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
@@ -84,12 +72,12 @@ inline void multiply_two(const Block& block) {
     prefetch(panel + panel_elements, block.prefetch_first, block.prefetch_last);
     a += kTileElements;
     a_below += kTileElements;
-    panel += kTileDepth * kPanelColumns;
+    panel += kAmxDepth * kPanelColumns;
   }
   _tile_stored(0, block.c, kResultStride);
   _tile_stored(1, block.c + 16, kResultStride);
-  _tile_stored(2, block.c + kTileRows * kPanelColumns, kResultStride);
-  _tile_stored(3, block.c + kTileRows * kPanelColumns + 16, kResultStride);
+  _tile_stored(2, block.c + kAmxRows * kPanelColumns, kResultStride);
+  _tile_stored(3, block.c + kAmxRows * kPanelColumns + 16, kResultStride);
 }
 
 // The last 16 rows. Same order of sums, so the same bits.
@@ -99,31 +87,23 @@ inline void multiply_one(const Block& block) {
   const int64_t panel_elements = block.k * kPanelColumns;
   _tile_zero(0);
   _tile_zero(1);
-  for (int64_t i = 0; i < block.k; i += kTileDepth) {
+  for (int64_t i = 0; i < block.k; i += kAmxDepth) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, panel, kRowStride);
-    _tile_loadd(7, panel + kTileDepth, kRowStride);
+    _tile_loadd(7, panel + kAmxDepth, kRowStride);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     prefetch(panel + panel_elements, block.prefetch_first, block.prefetch_last);
     a += kTileElements;
-    panel += kTileDepth * kPanelColumns;
+    panel += kAmxDepth * kPanelColumns;
   }
   _tile_stored(0, block.c, kResultStride);
   _tile_stored(1, block.c + 16, kResultStride);
 }
 
-// In memory of its own: GCC 12 believes that the instruction reads only the first bytes of a local one, and drops the
-// rest.
-constexpr TileConfig kTileConfig;
-
-void begin() { _tile_loadconfig(&kTileConfig); }
-
-void end() { _tile_release(); }
-
 void multiply(const PanelProduct& product) {
   constexpr int64_t kStepLines = 32;
-  const int64_t blocks = (product.rows + 2 * kTileRows - 1) / (2 * kTileRows);
+  const int64_t blocks = (product.rows + 2 * kAmxRows - 1) / (2 * kAmxRows);
   Block block{.a = static_cast<const uint16_t*>(product.rows_packed),
               .panel = static_cast<const uint16_t*>(product.panel),
               .k = product.k,
@@ -131,24 +111,24 @@ void multiply(const PanelProduct& product) {
   for (int64_t b = 0; b < blocks; ++b) {
     block.prefetch_first = kStepLines * b / blocks;
     block.prefetch_last = kStepLines * (b + 1) / blocks;
-    if (product.rows - b * 2 * kTileRows > kTileRows) {
+    if (product.rows - b * 2 * kAmxRows > kAmxRows) {
       multiply_two(block);
     } else {
       multiply_one(block);
     }
-    block.a += 2 * kTileRows * product.k;
-    block.c += 2 * kTileRows * kPanelColumns;
+    block.a += 2 * kAmxRows * product.k;
+    block.c += 2 * kAmxRows * kPanelColumns;
   }
 }
 
 }  // namespace
 
 GemmKernels gemm_kernels_amx() {
-  return {.row_tile = kTileRows,
+  return {.row_tile = kAmxRows,
           .tile_bytes = tile_bytes,
           .pack_rows = pack_rows,
-          .begin = begin,
-          .end = end,
+          .begin = begin_amx,
+          .end = end_amx,
           .multiply = multiply};
 }
 

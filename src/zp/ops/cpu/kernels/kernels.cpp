@@ -4,10 +4,11 @@
 namespace zp::cpu {
 
 const Kernels& kernels_amx() {
-  // AMX only multiplies matrices; the rest is AVX-512.
+  // AMX multiplies matrices; the rest is AVX-512.
   static const Kernels table = [] {
     Kernels kernels = kernels_avx512();
     kernels.gemm_bf16 = gemm_kernels_amx();
+    kernels.attention_bf16 = attention_kernels_amx();
     return kernels;
   }();
   return table;

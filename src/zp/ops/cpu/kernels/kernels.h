@@ -56,20 +56,51 @@ struct ProductOut {
   int64_t out_stride = 0;  // in elements
 };
 
-/// One key/value tile against one strip of query rows. A strip holds `strip` rows side by side, one a lane: element d
-/// of row r is at [d * strip + r].
+/// A strip of query rows, packed: one row a lane.
+struct QueryStrip {
+  const std::byte* const* rows = nullptr;  // [strip], D elements of A each; null for a lane without a row
+  int64_t head_dim = 0;
+  float scale = 0;
+  void* packed = nullptr;
+};
+
+/// Keys and values of up to 64 tokens of one kv head, packed.
+struct KeyValueTile {
+  const std::byte* const* k = nullptr;  // [tokens], D elements of A each
+  const std::byte* const* v = nullptr;  // [tokens]
+  int64_t tokens = 0;
+  int64_t head_dim = 0;
+  void* packed = nullptr;
+};
+
+/// One tile against one strip. Element d of the output of lane r is at out[d * strip + r].
 struct AttentionTile {
-  const float* q = nullptr;        // [D, strip], scaled
-  float* out = nullptr;            // [D, strip], weighted sum so far
+  const void* queries = nullptr;      // from pack_queries
+  const void* keys_values = nullptr;  // from pack_tile
+  float scale = 0;
+  float* out = nullptr;            // [round_up(D, 32), strip], weighted sum so far
   float* top = nullptr;            // [strip], largest score so far
   float* sum = nullptr;            // [strip], sum of exp(score - top) so far
-  const float* visible = nullptr;  // [strip], tokens of this tile that each row sees; may be zero or less
-  const float* k = nullptr;        // [64, D], zeros after `tokens`
-  const float* v = nullptr;        // [64, D]
+  const float* visible = nullptr;  // [strip], tokens of this tile that each lane sees; may be zero or less
   float* scores = nullptr;         // [64, strip], scratch
   int64_t head_dim = 0;
-  int64_t tokens = 0;       // most that any row sees, 1..64
+  int64_t tokens = 0;       // most that any lane sees, 1..64
   int64_t full_tokens = 0;  // fewest that any row sees, 0..64
+};
+
+/// Attention over one type of keys and values. A lane's results depend on its own query and on the tokens it sees, not
+/// on other lanes, provided that all lanes see their last tokens in the same tile.
+struct AttentionKernels {
+  int64_t strip;  ///< lanes: query rows side by side
+  /// Bytes of a packed strip and of a packed tile.
+  int64_t (*strip_bytes)(int64_t head_dim);
+  int64_t (*tile_bytes)(int64_t head_dim);
+  void (*pack_queries)(const QueryStrip& strip);
+  void (*pack_tile)(const KeyValueTile& tile);
+  /// Must be called, by the thread that runs tiles, before and after any number of them.
+  void (*begin)();
+  void (*end)();
+  void (*run_tile)(const AttentionTile& tile);
 };
 
 struct RotateHead {
@@ -86,8 +117,8 @@ struct Kernels {
   GemmKernels gemm_f32;
   GemmKernels gemm_bf16;
 
-  int64_t strip;  ///< query rows side by side in attention
-  void (*attention_tile)(const AttentionTile& tile);
+  AttentionKernels attention_f32;
+  AttentionKernels attention_bf16;
   void (*rotate_head)(const RotateHead& args);
 
   /// Rounds a product to the type of `out`.
@@ -119,7 +150,8 @@ struct Kernels {
 [[nodiscard]] const Kernels& kernels_avx2();
 [[nodiscard]] const Kernels& kernels_avx512();
 [[nodiscard]] const Kernels& kernels_amx();
-/// bf16 products on AMX tiles.
+/// bf16 products and attention on AMX tiles.
 [[nodiscard]] GemmKernels gemm_kernels_amx();
+[[nodiscard]] AttentionKernels attention_kernels_amx();
 
 }  // namespace zp::cpu

@@ -3,6 +3,7 @@
 // The order matters: each builds on those before it.
 // clang-format off
 #include "zp/ops/cpu/kernels/simd/generic.h"
+#include "zp/ops/cpu/kernels/exp_impl.h"
 #include "zp/ops/cpu/kernels/elementwise_impl.h"
 #include "zp/ops/cpu/kernels/gemm_impl.h"
 #include "zp/ops/cpu/kernels/attention_impl.h"

@@ -8,8 +8,8 @@ namespace {
 constexpr Kernels kTable = {
     .gemm_f32 = gemm_kernels<float>(),
     .gemm_bf16 = gemm_kernels<uint16_t>(),
-    .strip = kStrip,
-    .attention_tile = attention_tile,
+    .attention_f32 = attention_kernels<float>(),
+    .attention_bf16 = attention_kernels<uint16_t>(),
     .rotate_head = rotate_head,
     .store_product = store_product,
     .silu_product = silu_product,

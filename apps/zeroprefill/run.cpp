@@ -31,6 +31,7 @@ struct RunOptions {
   std::string input;
   std::string output = "-";
   std::string summary;
+  std::string trace;
 };
 
 // The labels' token ids. A context's last token decides how a label is tokenized, and every context of a task ends with
@@ -154,7 +155,9 @@ int run(const RunOptions& options) {
   const TaskSpec spec = load_task_spec(options.task);
   require_different_files(options.input, options.output);
   const std::unique_ptr<RowReader> rows = open_rows(options.input);
-  const std::unique_ptr<Engine> engine = Engine::create(engine_config(options.engine));
+  EngineConfig config = engine_config(options.engine);
+  config.trace = !options.trace.empty();
+  const std::unique_ptr<Engine> engine = Engine::create(config);
   const Labels labels = find_labels(spec, *engine);
   const PromptRenderer renderer(spec, labels.texts);
   const SteadyClock clock;
@@ -171,6 +174,11 @@ int run(const RunOptions& options) {
   const TaskMetricsSummary metrics = collector.close();
   const RunSummary summary{metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
   if (!options.summary.empty()) write_summary(summary, options.summary);
+  if (!options.trace.empty()) {
+    OutputFile trace(options.trace);
+    trace.write_lines(engine->trace_json());
+    trace.close();
+  }
   print_summary(summary);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
     fmt::print(stderr, "no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
@@ -189,6 +197,8 @@ Command add_run(CLI::App& app) {
   command->add_option("--output", options->output, "Answers as JSON lines, in input order; - for stdout")
       ->capture_default_str();
   command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");
+  command->add_option("--trace", options->trace,
+                      "Write what each rank did when to this JSON file, for chrome://tracing or ui.perfetto.dev");
   return [options] { return run(*options); };
 }
 

@@ -3,6 +3,7 @@
 
 #include "zp/base/error.h"
 #include "zp/ops/cpu/cpu_ops.h"
+#include "zp/ops/cpu/paced_ops.h"
 #include "zp/ops/cuda_entry.h"
 #include "zp/ops/reference/reference_ops.h"
 
@@ -27,6 +28,11 @@ std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
   if (device.kind() == DeviceKind::kCuda) {
     if (spec.reference) fail(ErrorCode::kUnsupported, "the reference operations run on the device 'cpu' only");
     return make_cuda_ops(device, spec);
+  }
+  if (spec.paced_flops_per_second > 0) {
+    OpsSpec unpaced = spec;
+    unpaced.paced_flops_per_second = 0;
+    return std::make_unique<cpu::PacedOps>(make_ops(device, unpaced), spec.paced_flops_per_second);
   }
   const DType activation = activation_of(device, spec);
   if (spec.reference) return std::make_unique<reference::ReferenceOps>(device, activation);

@@ -16,6 +16,26 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+nlohmann::ordered_json rank_json(const RankStats& rank) {
+  return {{"steps", rank.steps},
+          {"computed_tokens", rank.computed_tokens},
+          {"compute_seconds", rank.compute_seconds},
+          {"exposed_seconds", rank.exposed_seconds},
+          {"peer_wait_seconds", rank.peer_wait_seconds},
+          {"fill", rank.fill},
+          {"exposed_seconds_by_layer", rank.exposed_seconds_by_layer},
+          {"failure", rank.failure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rank.failure)}};
+}
+
+void print_ranks(const EngineStats& stats) {
+  note("{} experts on {} ranks; compute stood still for experts {:.1f} % of its time ({:.3f} s)", stats.experts,
+       stats.ranks.size(), 100 * stats.exposed_fraction(), stats.exposed_seconds);
+  if (stats.peer_wait_seconds > 0) note(", {:.3f} s of it for other ranks", stats.peer_wait_seconds);
+  note("\n");
+  for (size_t r = 0; r < stats.ranks.size(); ++r)
+    if (!stats.ranks[r].failure.empty()) note("{}\n", stats.ranks[r].failure);
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunSummary& s) {
@@ -23,6 +43,8 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
   for (const auto& [code, count] : s.metrics.failed_by_code) errors[std::string(to_string(code))] = count;
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   for (const MemoryItem& item : s.stats.memory_plan) memory[item.consumer] = item.bytes;
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankStats& rank : s.stats.ranks) ranks.push_back(rank_json(rank));
   return {{"items", s.metrics.rows},
           {"answered", s.metrics.answered},
           {"errors", s.metrics.failed},
@@ -33,6 +55,9 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
           {"steps", s.stats.steps},
           {"wall_seconds", s.wall_seconds},
           {"compute_seconds", s.stats.compute_seconds},
+          {"exposed_seconds", s.stats.exposed_seconds},
+          {"exposed_fraction", s.stats.exposed_fraction()},
+          {"peer_wait_seconds", s.stats.peer_wait_seconds},
           {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
           {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
           {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
@@ -46,6 +71,7 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
           {"device", s.stats.device},
           {"operations", s.stats.operations},
           {"experts", s.stats.experts},
+          {"ranks", ranks},
           {"memory_plan_bytes", memory}};
 }
 
@@ -66,6 +92,7 @@ void print_summary(const RunSummary& s) {
   uint64_t planned = 0;
   for (const MemoryItem& item : s.stats.memory_plan) planned += item.bytes;
   note("memory: {} planned, {} at the peak\n", human_bytes(planned), human_bytes(peak_resident_bytes()));
+  if (s.stats.ranks.size() > 1 || s.stats.experts != "resident") print_ranks(s.stats);
   if (s.metrics.accuracy)
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
          100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,

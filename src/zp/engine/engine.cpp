@@ -6,7 +6,9 @@
 #include "zp/base/clock.h"
 #include "zp/engine/dispatcher.h"
 #include "zp/engine/intake.h"
+#include "zp/engine/rank_group.h"
 #include "zp/engine/setup.h"
+#include "zp/engine/trace.h"
 #include "zp/model/weights.h"
 #include "zp/tokenizer/tokenizer.h"
 
@@ -21,11 +23,11 @@ class Engine::Impl final {
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
                                                 .max_request_tokens = setup_.scheduler.max_request_tokens,
                                                 .model_revision = setup_.model_revision}),
-        dispatcher_(setup_.scheduler, files_.shape(), clock_,
-                    [this](int32_t rank, StepRunner::Report report) {
-                      return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)), files_, clock_,
-                                                    std::move(report));
-                    }),
+        group_(setup_, files_),
+        dispatcher_(
+            setup_.scheduler, files_.shape(), clock_,
+            [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
+            rank_failure(setup_)),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -34,15 +36,34 @@ class Engine::Impl final {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.plan.items;
+    for (const MemoryItem& item : setup_.host_plan.items) stats.memory_plan.push_back(item);
     return stats;
+  }
+  [[nodiscard]] std::string trace() const {
+    if (!setup_.trace) fail(ErrorCode::kInvalidArgument, "no trace was kept: EngineConfig::trace is not set");
+    return format_trace(group_.spans());
   }
 
  private:
+  std::unique_ptr<StepRunner> make_rank(int32_t rank, StepRunner::Report report) {
+    RankGroup::Loaded& loaded = group_.rank(rank);
+    return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)),
+                                  Rank::Parts{.device = *loaded.device,
+                                              .ops = *loaded.ops,
+                                              .shape = files_.shape(),
+                                              .weights = loaded.weights,
+                                              .experts = group_.make_experts(rank),
+                                              .spans = loaded.spans.get(),
+                                              .clock = clock_},
+                                  std::move(report));
+  }
+
   SteadyClock clock_;
   int64_t begin_ns_;
   ModelFiles files_;
   EngineSetup setup_;
   Intake intake_;
+  RankGroup group_;
   Dispatcher dispatcher_;
   double load_seconds_;
 };
@@ -56,7 +77,7 @@ std::unique_ptr<Engine> Engine::create(const EngineConfig& config) {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-uint64_t Engine::submit(Request request, Callback callback) {
+uint64_t Engine::submit(const Request& request, Callback callback) {
   return impl_->dispatcher().submit(impl_->intake().check(request), std::move(callback));
 }
 
@@ -69,5 +90,7 @@ std::optional<int32_t> Engine::candidate_token(std::string_view context, std::st
 }
 
 EngineStats Engine::stats() const { return impl_->stats(); }
+
+std::string Engine::trace_json() const { return impl_->trace(); }
 
 }  // namespace zp

@@ -8,6 +8,8 @@
 #include "zeroprefill/engine.h"
 #include "zp/engine/memory_plan.h"
 #include "zp/engine/rank.h"
+#include "zp/expert/placement.h"
+#include "zp/expert/streamed.h"
 #include "zp/model/weights.h"
 #include "zp/schedule/config.h"
 
@@ -20,7 +22,13 @@ inline constexpr int64_t kCandidatesMax = 65536;
 struct EngineSetup {
   std::vector<RankSpec> ranks;
   SchedulerConfig scheduler;
+  Placement placement;
+  size_t blob_bytes = 0;  ///< of one expert; 0 in a model without
+  StreamingSpec streaming;
+  int32_t load_threads = 1;
+  bool trace = false;
   MemoryPlan plan;             ///< of each rank
+  MemoryPlan host_plan;        ///< of host memory that experts take
   std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
 };
 
@@ -30,6 +38,9 @@ struct EngineSetup {
 /// `config` has no problems of its own (validate()). Throws kInvalidArgument for what does not fit the model,
 /// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
 [[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);
+
+/// In hybrid mode ranks bring experts in for one another; a GPU's failure leaves the process without a working driver.
+[[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);
 
 /// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.
 [[nodiscard]] DeviceSpec parse_device(const std::string& text);

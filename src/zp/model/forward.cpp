@@ -2,6 +2,8 @@
 // Source of the order of operations: transformers' modeling_qwen3_moe.py.
 #include "zp/model/forward.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -88,27 +90,55 @@ ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
   std::vector<LayerMetadata> metadata;
   for (int32_t l = 0; l < layers; ++l) metadata.push_back(metadata_of(step, l));
 
-  const auto for_each_chunk = [&](auto&& body) {
-    for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens)
-      body(begin, std::min(limits_.chunk_tokens, tokens - begin));
-  };
   embed(stream, step);
-  for_each_chunk([&](int64_t begin, int64_t count) { project(stream, step, 0, begin, count, false); });
+  for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens)
+    project(stream, step, 0, begin, std::min(limits_.chunk_tokens, tokens - begin), false);
   for (int32_t l = 0; l < layers; ++l) {
+    const std::optional<Event> begin = mark(stream);
     attend(stream, step, l, metadata[static_cast<size_t>(l)]);
-    const bool moe = parts_.shape.feed_forward[static_cast<size_t>(l)] == FeedForward::kMoe;
-    const auto experts = moe ? parts_.experts.acquire(l, stream) : std::span<const std::byte* const>();
-    // The next layer's projection follows in the same chunk: its q, k and v overwrite rows that this layer has used.
-    for_each_chunk([&](int64_t begin, int64_t count) {
-      feed_forward(stream, l, begin, count, experts);
-      project(stream, step, l + 1, begin, count, true);
-    });
-    if (moe) parts_.experts.release(l, stream);
+    end_span(stream, begin, "attention", l);
+    feed_forward(stream, step, l);
   }
   ForwardResult result;
   output_head(stream, step, result);
   stream.synchronize();
   return result;
+}
+
+// Everything of a layer after attention, and the next layer's projections: those follow in the same chunk, since q, k
+// and v overwrite rows that this layer has used. Experts are waited for only when the first chunk needs them.
+void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t layer) {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  const bool moe = parts_.shape.feed_forward[static_cast<size_t>(layer)] == FeedForward::kMoe;
+  std::span<const std::byte* const> experts;
+  std::optional<Event> begin_event = mark(stream);
+  for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
+    const int64_t count = std::min(limits_.chunk_tokens, tokens - begin);
+    mix(stream, layer, begin, count);
+    if (moe) {
+      route(stream, layer, count);
+      if (begin == 0) {
+        end_span(stream, begin_event, "router", layer);
+        experts = parts_.experts.acquire(layer, stream);
+        begin_event = mark(stream);
+      }
+      run_experts(stream, count, experts);
+    } else {
+      run_dense(stream, layer, count);
+    }
+    project(stream, step, layer + 1, begin, count, true);
+  }
+  if (moe && tokens > 0) parts_.experts.release(layer, stream);
+  end_span(stream, begin_event, moe ? "experts" : "dense", layer);
+}
+
+std::optional<Event> Forward::mark(Stream& stream) const {
+  if (parts_.spans == nullptr) return std::nullopt;
+  return stream.record(EventTiming::kTimed);
+}
+
+void Forward::end_span(Stream& stream, const std::optional<Event>& begin, std::string_view name, int32_t layer) {
+  if (begin) parts_.spans->add(Lane::kCompute, fmt::format("{} {}", name, layer), *begin, *mark(stream));
 }
 
 Forward::LayerMetadata Forward::metadata_of(const ForwardStep& step, int32_t layer) const {
@@ -188,9 +218,8 @@ void Forward::attend(Stream& stream, const ForwardStep& step, int32_t /*layer*/,
                                 .out = a.q.view().rows(0, tokens)});
 }
 
-// Projects the attention's result, adds it, norms, and leaves the feed-forward part's result in delta.
-void Forward::feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t count,
-                           std::span<const std::byte* const> experts) {
+// Projects the attention's result, adds it, and norms: what the feed-forward part works on.
+void Forward::mix(Stream& stream, int32_t layer, int64_t begin, int64_t count) {
   const Activations& a = *activations_;
   const ModelShape& m = parts_.shape;
   Ops& ops = parts_.ops;
@@ -206,25 +235,38 @@ void Forward::feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t
                              .weight = weights.post_attention_norm.view(),
                              .eps = static_cast<float>(m.norm_eps),
                              .out = normed});
-  if (experts.empty()) {
-    const TensorView gate_up = a.gate_up.view().rows(0, count);
-    const TensorView inner = a.inner.view().rows(0, count);
-    ops.linear(stream, {.x = normed, .weight = &weights.gate_up, .out = gate_up});
-    ops.swiglu(stream, {.x = gate_up, .out = inner});
-    ops.linear(stream, {.x = inner, .weight = &weights.down, .out = delta});
-    return;
-  }
+}
+
+// The feed-forward part of a dense layer; its result is left in delta, as that of run_experts() is.
+void Forward::run_dense(Stream& stream, int32_t layer, int64_t count) {
+  const Activations& a = *activations_;
+  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
+  const TensorView gate_up = a.gate_up.view().rows(0, count);
+  const TensorView inner = a.inner.view().rows(0, count);
+  parts_.ops.linear(stream, {.x = a.normed.view().rows(0, count), .weight = &weights.gate_up, .out = gate_up});
+  parts_.ops.swiglu(stream, {.x = gate_up, .out = inner});
+  parts_.ops.linear(stream, {.x = inner, .weight = &weights.down, .out = a.delta.view().rows(0, count)});
+}
+
+void Forward::route(Stream& stream, int32_t layer, int64_t count) {
+  const Activations& a = *activations_;
+  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
   const TensorView logits = a.router.view().rows(0, count);
-  const TensorView ids = a.expert_ids.view().rows(0, count);
-  const TensorView expert_weights = a.expert_weights.view().rows(0, count);
-  ops.linear(stream, {.x = normed, .weight = &weights.router, .out = logits});
-  ops.route(stream, {.logits = logits, .normalize = m.normalize_top_k, .ids = ids, .weights = expert_weights});
-  ops.moe(stream, {.x = normed,
-                   .ids = ids,
-                   .weights = expert_weights,
-                   .experts = experts,
-                   .size = {m.hidden, m.expert_intermediate},
-                   .out = delta});
+  parts_.ops.linear(stream, {.x = a.normed.view().rows(0, count), .weight = &weights.router, .out = logits});
+  parts_.ops.route(stream, {.logits = logits,
+                            .normalize = parts_.shape.normalize_top_k,
+                            .ids = a.expert_ids.view().rows(0, count),
+                            .weights = a.expert_weights.view().rows(0, count)});
+}
+
+void Forward::run_experts(Stream& stream, int64_t count, std::span<const std::byte* const> experts) {
+  const Activations& a = *activations_;
+  parts_.ops.moe(stream, {.x = a.normed.view().rows(0, count),
+                          .ids = a.expert_ids.view().rows(0, count),
+                          .weights = a.expert_weights.view().rows(0, count),
+                          .experts = experts,
+                          .size = {parts_.shape.hidden, parts_.shape.expert_intermediate},
+                          .out = a.delta.view().rows(0, count)});
 }
 
 // Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites

@@ -166,7 +166,7 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
       Request request;
       request.context = std::move(prepared->context);
       request.candidates = labels.tokens;
-      (void)engine.submit(std::move(request), [prepared, index, &collector](uint64_t, const Outcome& outcome) {
+      (void)engine.submit(request, [prepared, index, &collector](uint64_t, const Outcome& outcome) {
         collector.take(*prepared, index, outcome);
       });
     } catch (const Error& error) {

@@ -109,7 +109,7 @@ class Engine {
   /// Takes a request and returns its id. Tokenizes on the calling thread; blocks while max_pending_requests are
   /// unanswered. Throws kInvalidArgument for a request that can never run (too long, a candidate that is not one
   /// token, invalid UTF-8, ...), naming value and limit; then the callback is not called.
-  uint64_t submit(Request request, Callback callback);
+  uint64_t submit(const Request& request, Callback callback);
   /// The request will have a Failure of kCancelled, unless it already has its outcome.
   void cancel(uint64_t request);
   /// Blocks until everything submitted so far has its outcome.

@@ -63,7 +63,7 @@ std::vector<Outcome> run_all(Engine& engine, bool as_ids = false) {
     else
       request.context = prompt.text;
     for (const int32_t id : prompt.label_ids) request.candidates.emplace_back(id);
-    order.push_back(engine.submit(std::move(request), [&](uint64_t id, Outcome outcome) {
+    order.push_back(engine.submit(request, [&](uint64_t id, Outcome outcome) {
       const std::lock_guard lock(mutex);
       outcomes.emplace(id, std::move(outcome));
     }));
@@ -178,7 +178,7 @@ TEST(Engine, SaltsKeepPrefixesApart) {
 TEST(Engine, RefusesBadRequestsByNameAndGoesOn) {
   const auto engine = Engine::create(demo_config());
   const auto refuse = [&](Request request, std::initializer_list<std::string_view> parts) {
-    expect_error([&] { (void)engine->submit(std::move(request), [](uint64_t, const Outcome&) { FAIL(); }); },
+    expect_error([&] { (void)engine->submit(request, [](uint64_t, const Outcome&) { FAIL(); }); },
                  ErrorCode::kInvalidArgument, parts);
   };
   const auto request_of = [](Context context, std::vector<Candidate> candidates) {

@@ -56,7 +56,7 @@ std::unique_ptr<Engine> Engine::create(const EngineConfig& config) {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-uint64_t Engine::submit(Request request, Callback callback) {
+uint64_t Engine::submit(const Request& request, Callback callback) {
   return impl_->dispatcher().submit(impl_->intake().check(request), std::move(callback));
 }
 

@@ -41,7 +41,7 @@ struct LinkConfig {
 
 struct ExpertConfig {
   ExpertMode mode = ExpertMode::kAuto;
-  int32_t slots = 2;  ///< layers whose remote experts a rank has room for
+  int32_t slots = 2;                         ///< layers whose remote experts a rank has room for
   uint64_t slice_bytes = uint64_t{1} << 20;  ///< the most that one copy moves
   std::optional<uint64_t> rank_bytes;        ///< of a rank's memory for the experts it keeps; unset: what is left
   std::optional<uint64_t> host_bytes;        ///< of host memory for experts; unset: what is available

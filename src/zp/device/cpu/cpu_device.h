@@ -74,11 +74,9 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceSpec& spec);
   CpuDevice(int32_t index, int32_t threads)
-      : CpuDevice(DeviceSpec{.kind = DeviceKind::kCpu,
-                             .index = index,
-                             .threads = threads,
-                             .peer_link = nullptr,
-                             .host_link = nullptr}) {}
+      : CpuDevice(DeviceSpec{
+            .kind = DeviceKind::kCpu, .index = index, .threads = threads, .peer_link = nullptr, .host_link = nullptr}) {
+  }
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::kCpu; }
   [[nodiscard]] std::string description() const override;

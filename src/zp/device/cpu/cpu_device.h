@@ -73,12 +73,13 @@ class CpuStream final : public Stream {
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceSpec& spec);
+  CpuDevice(int32_t index, int32_t threads) : CpuDevice(DeviceSpec{.index = index, .threads = threads}) {}
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::kCpu; }
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] MemoryInfo memory_info() const override;
   [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind) override;
-  [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use) override;
+  [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use = StreamUse::kCompute) override;
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   [[nodiscard]] const ThreadPool& pool() const noexcept { return pool_; }
 

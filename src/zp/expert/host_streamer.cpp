@@ -10,6 +10,8 @@ namespace {
 
 // One share is copied while the next one's copies are already issued, so that the link does not rest in between.
 constexpr size_t kInFlightMax = 2;
+// A wait no longer than it takes to look is none.
+constexpr int64_t kLookNs = 50'000;
 
 }  // namespace
 
@@ -83,19 +85,23 @@ HostStreamer::InFlight HostStreamer::issue(const ExpertWindow::Room& room) {
   const auto number = static_cast<size_t>(room.turn) % cycle_.size();
   const auto place = static_cast<size_t>(window_.place_of(room.turn));
   // A share may go only when every rank has pulled what lay in its place.
-  for (const Event& pulled : room.pulled) stream_->wait(pulled);
+  for (const Event& pulled : room.own_pulls) stream_->wait(pulled);
+  Event own_pulls_done = stream_->record(EventTiming::kTimed);
+  for (const Event& pulled : room.peer_pulls) stream_->wait(pulled);
+  Event peer_pulls_done = stream_->record(EventTiming::kTimed);
   if (spec_.poison) stream_->fill(buffer_.data() + place * place_bytes_, std::byte{0xFF}, place_bytes_);
-  const EventTiming timing = spans_ != nullptr ? EventTiming::kTimed : EventTiming::kUntimed;
-  Event begin = stream_->record(timing);
   stream_->copy_batch(copies_[number][place]);
-  Event ready = stream_->record(timing);
-  if (spans_ != nullptr) spans_->add(Lane::kHost, fmt::format("host {}", cycle_[number]), std::move(begin), ready);
-  return {room.turn, std::move(ready)};
+  Event ready = stream_->record(EventTiming::kTimed);
+  if (spans_ != nullptr) spans_->add(Lane::kHost, fmt::format("host {}", cycle_[number]), peer_pulls_done, ready);
+  return {room.turn, std::move(own_pulls_done), std::move(peer_pulls_done), std::move(ready)};
 }
 
 void HostStreamer::publish_oldest(std::deque<InFlight>& in_flight) {
-  in_flight.front().ready.wait();
-  window_.publish(spec_.rank, in_flight.front().turn);
+  const InFlight& oldest = in_flight.front();
+  oldest.ready.wait();
+  const int64_t own_ns = *oldest.own_pulls_done.reached_ns();
+  const int64_t peers_ns = *oldest.peer_pulls_done.reached_ns();
+  window_.publish(spec_.rank, oldest.turn, peers_ns - own_ns > kLookNs ? peers_ns : 0);
   in_flight.pop_front();
 }
 

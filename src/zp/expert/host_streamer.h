@@ -40,6 +40,8 @@ class HostStreamer final {
   /// A share whose copies have been issued.
   struct InFlight {
     int64_t turn = 0;
+    Event own_pulls_done;
+    Event peer_pulls_done;
     Event ready;
   };
   void run();

@@ -123,7 +123,7 @@ bool HybridExperts::await_work() {
   }
   if (!attached_) {
     attached_ = true;
-    channel_.window().attach(rank_, ring_.fetch_turn() % tables_.cycle_length());
+    (void)channel_.window().attach(rank_, ring_.fetch_turn() % tables_.cycle_length());
   }
   return true;
 }

@@ -48,9 +48,11 @@ std::optional<ExpertWindow::Room> ExpertWindow::take_room(int32_t rank) {
   const auto place = static_cast<size_t>(place_of(turn));
   mine.next = turn + 1;
   mine.shares[place] = {.turn = turn, .ready = false, .begun_ns = SteadyClock().now_ns()};
-  Room room{.turn = turn, .pulled = {}};
-  for (const Rank& reader : ranks_)
-    room.pulled.insert(room.pulled.end(), reader.pulled[place].begin(), reader.pulled[place].end());
+  Room room{.turn = turn};
+  for (const Rank& reader : ranks_) {
+    std::vector<Event>& pulls = &reader == &mine ? room.own_pulls : room.peer_pulls;
+    pulls.insert(pulls.end(), reader.pulled[place].begin(), reader.pulled[place].end());
+  }
   return room;
 }
 
@@ -66,13 +68,14 @@ std::optional<ExpertWindow::Room> ExpertWindow::try_room(int32_t rank) {
   return take_room(rank);
 }
 
-void ExpertWindow::publish(int32_t rank, int64_t turn) {
+void ExpertWindow::publish(int32_t rank, int64_t turn, int64_t peers_done_ns) {
   {
     const std::lock_guard lock(mutex_);
     Share& share = at(rank).shares[static_cast<size_t>(place_of(turn))];
-    ZP_CHECK(share.turn == turn && !share.ready, "turn {} of rank {} is published over turn {}", turn, rank,
-             share.turn);
+    // Everybody got this turn from elsewhere meanwhile, and a later one is on its way to the same place.
+    if (share.turn != turn) return;
     share.ready = true;
+    share.peers_done_ns = peers_done_ns;
     usual_share_ns_ = (3 * usual_share_ns_ + SteadyClock().now_ns() - share.begun_ns) / 4;
   }
   changed_.notify_all();
@@ -94,17 +97,19 @@ int64_t ExpertWindow::choose_position(const Rank& rank, int64_t phase) const {
   return behind >= 0 && missed * spec_.ranks <= ahead - *lowest ? behind : ahead;
 }
 
-void ExpertWindow::attach(int32_t rank, int64_t phase) {
+int64_t ExpertWindow::attach(int32_t rank, int64_t phase) {
+  int64_t position = 0;
   {
     const std::lock_guard lock(mutex_);
     Rank& mine = at(rank);
     ZP_CHECK(!mine.attached, "rank {} is attached twice", rank);
-    mine.position = choose_position(mine, phase);
-    ZP_CHECK(mine.position % spec_.cycle == phase, "rank {} needs layer {} and would get turn {}", rank, phase,
-             mine.position);
-    mine.attached = true;
+    position = choose_position(mine, phase);
+    ZP_CHECK(position % spec_.cycle == phase, "rank {} needs layer {} and would get turn {}", rank, phase, position);
+    mine.position = position;
+    mine.attached = !mine.left;
   }
   changed_.notify_all();
+  return position;
 }
 
 void ExpertWindow::detach(int32_t rank) {
@@ -115,40 +120,45 @@ void ExpertWindow::detach(int32_t rank) {
   changed_.notify_all();
 }
 
-// Whether the streamer's share of the reader's turn is there. Waits until it is, or late, or will never be.
-bool ExpertWindow::await_share(std::unique_lock<std::mutex>& lock, const Rank& reader, const Rank& streamer,
-                               int64_t deadline_ns) {
+// Waits until the streamer's share of the reader's turn is there, or late, or will never be.
+ExpertWindow::Wait ExpertWindow::await_share(std::unique_lock<std::mutex>& lock, const Rank& reader,
+                                             const Rank& streamer, int64_t deadline_ns) {
   const int64_t turn = reader.position;
   const Share& share = streamer.shares[static_cast<size_t>(place_of(turn))];
   const auto settled = [&] {
     const bool missed = share.turn != turn && streamer.next > turn;
     return is_over() || reader.left || missed || (share.turn == turn && share.ready);
   };
+  const bool has_waited = !settled() && SteadyClock().now_ns() < deadline_ns;
   (void)changed_.wait_until(lock, time_point(deadline_ns), settled);
-  return share.turn == turn && share.ready;
+  return {.is_there = share.turn == turn && share.ready, .has_waited = has_waited};
 }
 
 std::optional<ExpertWindow::Shares> ExpertWindow::await_shares(int32_t rank) {
   const SteadyClock clock;
   std::unique_lock lock(mutex_);
   Rank& mine = at(rank);
-  ZP_CHECK(mine.attached, "rank {} asks for shares and is not attached", rank);
+  ZP_CHECK(mine.attached || mine.left, "rank {} asks for shares and is not attached", rank);
   Shares shares{.turn = mine.position, .late = std::vector<bool>(ranks_.size()), .peers_ready_ns = 0};
   const auto in_window = [&] { return is_over() || mine.left || mine.position < *base() + spec_.depth; };
   if (!in_window()) {
     changed_.wait(lock, in_window);
     shares.peers_ready_ns = clock.now_ns();
   }
-  const int64_t begin_ns = clock.now_ns();
-  const int64_t deadline_ns = begin_ns + spec_.patience_ns + spec_.patience_shares * usual_share_ns_;
-  // Its own first: what is waited for after that is waited for because of others.
-  shares.late[static_cast<size_t>(rank)] = !await_share(lock, mine, mine, deadline_ns);
-  const int64_t own_ready_ns = clock.now_ns();
-  for (size_t other = 0; other < ranks_.size(); ++other)
-    if (static_cast<int32_t>(other) != rank) shares.late[other] = !await_share(lock, mine, ranks_[other], deadline_ns);
-  // A wait that took no longer than looking is none.
-  constexpr int64_t kLookNs = 20'000;
-  if (const int64_t now_ns = clock.now_ns(); now_ns - own_ready_ns > kLookNs) shares.peers_ready_ns = now_ns;
+  const int64_t deadline_ns = clock.now_ns() + spec_.patience_ns + spec_.patience_shares * usual_share_ns_;
+  // Its own first: it waits for other ranks as long as these keep the place busy, and then for its link. What is waited
+  // for after that is waited for because of others.
+  const Wait own = await_share(lock, mine, mine, deadline_ns);
+  shares.late[static_cast<size_t>(rank)] = !own.is_there;
+  if (own.is_there && own.has_waited)
+    shares.peers_ready_ns =
+        std::max(shares.peers_ready_ns, mine.shares[static_cast<size_t>(place_of(shares.turn))].peers_done_ns);
+  for (size_t other = 0; other < ranks_.size(); ++other) {
+    if (static_cast<int32_t>(other) == rank) continue;
+    const Wait wait = await_share(lock, mine, ranks_[other], deadline_ns);
+    shares.late[other] = !wait.is_there;
+    if (wait.has_waited) shares.peers_ready_ns = clock.now_ns();
+  }
   if (failure_ != nullptr) std::rethrow_exception(failure_);
   if (closed_ || mine.left) return std::nullopt;
   return shares;

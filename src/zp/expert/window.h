@@ -35,23 +35,26 @@ class ExpertWindow final {
 
   // ---- for the host streamer of a rank
 
-  /// A turn that its share may be brought in of, once `pulled` are done: the pulls that read the same place before.
+  /// A turn that its share may be brought in of, once the pulls that read the same place before are done.
   struct Room {
     int64_t turn = 0;
-    std::vector<Event> pulled;
+    std::vector<Event> own_pulls{};
+    std::vector<Event> peer_pulls{};
   };
   /// Blocks until there is room; empty once closed or failed.
   [[nodiscard]] std::optional<Room> await_room(int32_t rank);
   /// Never blocks; empty if there is no room now.
   [[nodiscard]] std::optional<Room> try_room(int32_t rank);
-  /// The rank's share of the turn is there: peers may copy from it.
-  void publish(int32_t rank, int64_t turn);
+  /// The rank's share of the turn is there: peers may copy from it. Its copies had to wait for pulls of other ranks
+  /// until `peers_done_ns`; 0: they had not.
+  void publish(int32_t rank, int64_t turn, int64_t peers_done_ns = 0);
 
   // ---- for the gatherer of a rank
 
   /// The rank needs turns again, the next one of the streamed layer number `phase`. It goes on where the others are: a
   /// little behind them, catching up by shares straight from the host, or when they come to that layer next.
-  void attach(int32_t rank, int64_t phase);
+  /// Returns the turn that it pulls next.
+  int64_t attach(int32_t rank, int64_t phase);
   /// The rank needs nothing for now.
   void detach(int32_t rank);
   /// Where a turn's shares are.
@@ -80,6 +83,7 @@ class ExpertWindow final {
     int64_t turn = -1;  ///< brought in, or on its way
     bool ready = false;
     int64_t begun_ns = 0;
+    int64_t peers_done_ns = 0;
   };
   struct Rank {
     bool attached = false;
@@ -94,7 +98,12 @@ class ExpertWindow final {
   [[nodiscard]] std::optional<Room> take_room(int32_t rank);
   [[nodiscard]] bool is_over() const { return closed_ || failure_ != nullptr; }
   [[nodiscard]] int64_t choose_position(const Rank& rank, int64_t phase) const;
-  [[nodiscard]] bool await_share(std::unique_lock<std::mutex>& lock, const Rank& reader, const Rank& streamer,
+  /// What came of waiting for a share.
+  struct Wait {
+    bool is_there = false;
+    bool has_waited = false;
+  };
+  [[nodiscard]] Wait await_share(std::unique_lock<std::mutex>& lock, const Rank& reader, const Rank& streamer,
                                  int64_t deadline_ns);
   [[nodiscard]] Rank& at(int32_t rank) { return ranks_.at(static_cast<size_t>(rank)); }
 

@@ -145,7 +145,9 @@ class RanksTest : public ::testing::Test {
   void expect_right_answers() {
     const std::lock_guard lock(mutex_);
     for (const auto& [token, outcome] : outcomes_)
-      if (const auto* answer = std::get_if<Answer>(&outcome)) EXPECT_EQ(answer->logits[0], static_cast<float>(token));
+      if (const auto* answer = std::get_if<Answer>(&outcome)) {
+        EXPECT_EQ(answer->logits[0], static_cast<float>(token));
+      }
   }
   static std::exception_ptr cause() { return std::make_exception_ptr(Error(ErrorCode::kDevice, "the card fell off")); }
 

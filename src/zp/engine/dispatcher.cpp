@@ -97,7 +97,7 @@ void Dispatcher::run() {
     ZP_CHECK(command.has_value(), "the command queue was closed before the scheduling thread stopped");
     // All that has arrived is taken in before planning, so that a step sees whatever it could hold.
     for (; command; command = commands_.try_pop()) {
-      if (std::holds_alternative<Stop>(*command)) return fail_all({ErrorCode::kCancelled, "the engine was shut down"});
+      if (std::holds_alternative<Stop>(*command)) return stop();
       if (auto* submission = std::get_if<Submission>(&*command)) handle(*submission);
       if (auto* cancellation = std::get_if<Cancellation>(&*command)) handle(*cancellation);
       if (auto* report = std::get_if<StepReport>(&*command)) handle(*report);
@@ -243,14 +243,14 @@ void Dispatcher::finish(uint64_t id, Outcome outcome) {
 
 void Dispatcher::fail_all(const Failure& failure) {
   while (!requests_.empty()) finish(requests_.begin()->first, failure);
-  // Submissions that were accepted but not yet taken in.
-  while (std::optional<Command> command = commands_.try_pop()) {
-    if (auto* submission = std::get_if<Submission>(&*command)) {
-      requests_.emplace(submission->id,
-                        Pending{.tokens = {}, .candidates = {}, .callback = std::move(submission->callback)});
-      finish(submission->id, failure);
-    }
-  }
+}
+
+// The end: whatever was accepted and not yet taken in fails too.
+void Dispatcher::stop() {
+  failure_ = Failure{ErrorCode::kCancelled, "the engine was shut down"};
+  fail_all(*failure_);
+  while (std::optional<Command> command = commands_.try_pop())
+    if (auto* submission = std::get_if<Submission>(&*command)) handle(*submission);
 }
 
 }  // namespace zp

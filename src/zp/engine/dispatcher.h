@@ -77,6 +77,7 @@ class Dispatcher final {
   void answer_segments(const RunningStep& step, const ForwardResult& result);
   void finish(uint64_t id, Outcome outcome);
   void fail_all(const Failure& failure);
+  void stop();
 
   static constexpr size_t kCommandsMax = 1024;
 

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <bit>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -88,7 +91,7 @@ class RanksUnderTest final {
   ModelFiles files_;
   EngineSetup setup_;
   RankGroup group_;
-  uint64_t next_id_ = 1;
+  std::atomic<uint64_t> next_id_{1};
   std::vector<std::unique_ptr<BoundedQueue<StepReport>>> reports_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

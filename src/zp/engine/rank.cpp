@@ -47,11 +47,10 @@ void Rank::run() {
     }
     parts_.experts->set_busy(true);
     StepReport report = run_step(*work);
-    if (report.failure) {
-      failure = report.failure;
-      parts_.experts->abandon(failure);
-    }
+    failure = report.failure;
     report_(std::move(report));
+    // Only now, so that whoever fails because of this rank is heard after it.
+    if (failure) parts_.experts->abandon(failure);
   }
 }
 

@@ -35,10 +35,21 @@ RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : stream
     host = std::make_shared<ExpertStore>(*ranks_.back().device, MemoryKind::kPinnedHost, on_host, packing);
   cluster_ = std::make_unique<ExpertCluster>(
       ExpertCluster::Parts{placement, packing.blob_bytes, std::move(shards), std::move(host)});
+  if (placement.placing() != Placing::kHybrid || placement.ranks() == 1) return;
+  std::vector<Device*> devices;
+  std::vector<SpanLog*> spans;
+  for (const Loaded& rank : ranks_) {
+    devices.push_back(rank.device.get());
+    spans.push_back(rank.spans.get());
+  }
+  host_channel_ = std::make_unique<HostChannel>(*cluster_, std::move(devices), std::move(spans), streaming_);
 }
 
 std::unique_ptr<ExpertSource> RankGroup::make_experts(int32_t rank) {
   Loaded& loaded = this->rank(rank);
+  if (host_channel_ != nullptr)
+    return std::make_unique<HybridExperts>(*cluster_, *host_channel_, rank, *loaded.device, streaming_,
+                                           loaded.spans.get());
   return std::make_unique<StreamedExperts>(*cluster_, rank, *loaded.device, streaming_, loaded.spans.get());
 }
 

@@ -8,6 +8,7 @@
 #include "zp/device/span_log.h"
 #include "zp/engine/setup.h"
 #include "zp/expert/cluster.h"
+#include "zp/expert/hybrid.h"
 #include "zp/model/expert_source.h"
 #include "zp/model/weights.h"
 #include "zp/ops/ops.h"
@@ -38,7 +39,8 @@ class RankGroup final {
  private:
   StreamingSpec streaming_;
   std::vector<Loaded> ranks_;
-  std::unique_ptr<ExpertCluster> cluster_;  // its memory is that of the ranks' devices
+  std::unique_ptr<ExpertCluster> cluster_;     // its memory is that of the ranks' devices
+  std::unique_ptr<HostChannel> host_channel_;  // hybrid mode on several ranks only
 };
 
 }  // namespace zp

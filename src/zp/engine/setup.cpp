@@ -195,7 +195,8 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   for (int32_t rank = 0; rank < config.ranks; ++rank)
     setup.ranks.push_back(
         {.device = rank_device(config, device_spec, rank), .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
-  setup.streaming = {.slots = config.experts.slots, .slice_bytes = config.experts.slice_bytes};
+  setup.streaming = {
+      .slots = config.experts.slots, .window = config.experts.window, .slice_bytes = config.experts.slice_bytes};
   setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
   setup.trace = config.trace;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(config.ranks), kv_blocks);

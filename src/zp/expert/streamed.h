@@ -19,8 +19,10 @@ namespace zp {
 /// How a rank streams.
 struct StreamingSpec {
   int32_t slots = 2;
+  int32_t window = 4;  ///< hybrid: turns whose shares of host memory a rank has room for
   size_t slice_bytes = size_t{1} << 20;
-  bool poison = false;  ///< see SlotRingSpec
+  bool poison = false;                     ///< see SlotRingSpec
+  int64_t share_patience_ns = 20'000'000;  ///< hybrid: see WindowSpec
 };
 
 /// Each rank pulls what it needs, and waits for no other: weights do not change once loaded. The first slots are filled

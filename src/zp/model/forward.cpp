@@ -84,10 +84,27 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 }
 
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
+  std::vector<LayerMetadata> metadata;
+  ForwardResult result;
+  try {
+    issue(stream, step, metadata, result);
+  } catch (...) {
+    // What was issued still reads the step and its metadata.
+    try {
+      stream.synchronize();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the first failure is the cause
+    }
+    throw;
+  }
+  return result;
+}
+
+// Issues the pass and waits for it.
+void Forward::issue(Stream& stream, const ForwardStep& step, std::vector<LayerMetadata>& metadata,
+                    ForwardResult& result) {
   const auto tokens = static_cast<int64_t>(step.ids.size());
   ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
   const int32_t layers = parts_.shape.layers;
-  std::vector<LayerMetadata> metadata;
   for (int32_t l = 0; l < layers; ++l) metadata.push_back(metadata_of(step, l));
 
   embed(stream, step);
@@ -99,10 +116,7 @@ ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
     end_span(stream, begin, "attention", l);
     feed_forward(stream, step, l);
   }
-  ForwardResult result;
   output_head(stream, step, result);
-  stream.synchronize();
-  return result;
 }
 
 // Everything of a layer after attention, and the next layer's projections: those follow in the same chunk, since q, k

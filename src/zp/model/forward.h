@@ -99,6 +99,7 @@ class Forward final {
     int64_t count = 0;
   };
 
+  void issue(Stream& stream, const ForwardStep& step, std::vector<LayerMetadata>& metadata, ForwardResult& result);
   void embed(Stream& stream, const ForwardStep& step);
   void project(Stream& stream, const ForwardStep& step, int32_t layer, int64_t begin, int64_t count, bool add_delta);
   void attend(Stream& stream, const ForwardStep& step, int32_t layer, const LayerMetadata& metadata);

@@ -81,6 +81,9 @@ void add_expert_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--slots", experts.slots, "Layers whose remote experts a rank has room for")
       ->capture_default_str()
       ->group(group);
+  command.add_option("--window", experts.window, "Layers that a rank's host streamer may be ahead (hybrid)")
+      ->capture_default_str()
+      ->group(group);
   command.add_option("--slice", options.slice, "The most that one copy moves")->capture_default_str()->group(group);
   command.add_option("--expert-memory", options.expert_memory, "Memory of each rank for the experts it keeps")
       ->group(group);

@@ -30,7 +30,7 @@ enum class ExpertMode : uint8_t {
   kResident,  ///< every expert on every rank: nothing moves
   kGathered,  ///< each expert on one rank; the others pull it while an earlier layer computes
   kHost,      ///< each expert in host memory; every rank streams it from there
-  kHybrid,    ///< as many as rank_bytes allows on one rank each, the rest in host memory
+  kHybrid,    ///< as many as rank_bytes allows on one rank each, the rest in host memory; ranks share the streaming
 };
 
 /// What a link between virtual ranks can do; zero means no limit of its own.
@@ -42,6 +42,7 @@ struct LinkConfig {
 struct ExpertConfig {
   ExpertMode mode = ExpertMode::kAuto;
   int32_t slots = 2;                         ///< layers whose remote experts a rank has room for
+  int32_t window = 4;                        ///< hybrid: layers that a rank may be ahead of another, in host experts
   uint64_t slice_bytes = uint64_t{1} << 20;  ///< the most that one copy moves
   std::optional<uint64_t> rank_bytes;        ///< of a rank's memory for the experts it keeps; unset: what is left
   std::optional<uint64_t> host_bytes;        ///< of host memory for experts; unset: what is available

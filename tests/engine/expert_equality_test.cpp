@@ -74,6 +74,7 @@ TEST_P(ExpertEquality, LogitsHaveTheBitsOfOneRankWithAllExperts) {
   config.ranks = rank_count;
   config.experts.mode = mode;
   config.experts.slots = slots;
+  config.experts.window = slots;
   config.experts.slice_bytes = 5000;
   const ModelFiles files(config.model);
   const ModelShape& shape = files.shape();

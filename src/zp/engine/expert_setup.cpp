@@ -12,6 +12,7 @@ namespace zp {
 namespace {
 
 constexpr int32_t kSlotsMax = 64;
+constexpr int32_t kWindowMax = 64;
 constexpr int64_t kLatencyUsMax = 10'000'000;
 
 Placing placing_of(ExpertMode mode) {
@@ -25,18 +26,21 @@ Placing placing_of(ExpertMode mode) {
   return Placing::kAuto;
 }
 
-// What slots take beside the experts that a rank keeps, when as little as possible is kept.
-uint64_t slot_bytes_max(const EngineConfig& config, const ModelShape& shape, size_t blob_bytes) {
-  return static_cast<uint64_t>(config.experts.slots) * static_cast<uint64_t>(shape.experts) * blob_bytes;
+// What slots and window take beside the experts that a rank keeps, when as little as possible is kept.
+uint64_t moving_bytes(const EngineConfig& config, const ModelShape& shape, size_t blob_bytes) {
+  const auto layer = static_cast<uint64_t>(shape.experts) * blob_bytes;
+  const auto share = ceil_div<uint64_t>(static_cast<uint64_t>(shape.experts), static_cast<uint64_t>(config.ranks));
+  const uint64_t window = config.ranks > 1 ? static_cast<uint64_t>(config.experts.window) * share * blob_bytes : 0;
+  return static_cast<uint64_t>(config.experts.slots) * layer + window;
 }
 
-// What a rank keeps when nobody said how much: everything, if it has room for that; else what slots leave,
+// What a rank keeps when nobody said how much: everything, if it has room for that; else what slots and window leave,
 // but never less than the first layer of experts. If that does not fit, the plan as a whole says so.
 uint64_t kept_bytes(const EngineConfig& config, const ModelShape& shape, const ExpertRoom& room) {
   if (config.experts.rank_bytes) return *config.experts.rank_bytes;
   const auto all = static_cast<uint64_t>(shape.experts) * static_cast<uint64_t>(shape.moe_layers()) * room.blob_bytes;
   if (all <= room.rank_bytes) return all;
-  const uint64_t moving = slot_bytes_max(config, shape, room.blob_bytes);
+  const uint64_t moving = moving_bytes(config, shape, room.blob_bytes);
   const auto first = static_cast<uint64_t>(shape.experts) * room.blob_bytes;
   return std::max(first, room.rank_bytes > moving ? room.rank_bytes - moving : 0);
 }
@@ -53,12 +57,16 @@ Placement place_experts(const EngineConfig& config, const ModelShape& shape, con
 std::vector<MemoryItem> expert_memory(const EngineConfig& config, const Placement& placement, size_t blob_bytes) {
   uint64_t kept = 0;
   uint64_t slots = 0;
+  uint64_t window = 0;
   for (int32_t rank = 0; rank < placement.ranks(); ++rank) {
     kept = std::max<uint64_t>(kept, placement.experts_on(rank).size() * blob_bytes);
     slots = std::max(slots, StreamedExperts::slot_bytes(placement, rank, blob_bytes, config.experts.slots));
+    window = std::max(window, static_cast<uint64_t>(placement.share_max(rank)) * blob_bytes *
+                                  static_cast<uint64_t>(config.experts.window));
   }
   std::vector<MemoryItem> items = {{"experts", kept}};
   if (!placement.streamed_layers().empty()) items.push_back({"slots for experts", slots});
+  if (placement.placing() == Placing::kHybrid && placement.ranks() > 1) items.push_back({"window for experts", window});
   return items;
 }
 
@@ -72,6 +80,7 @@ void validate_experts(const EngineConfig& config, std::vector<std::string>& prob
       problems.push_back(fmt::format("{} is {}; it must lie in [{}, {}]", name, value, low, high));
   };
   in_range("experts.slots", config.experts.slots, 2, kSlotsMax);
+  in_range("experts.window", config.experts.window, 1, kWindowMax);
   in_range("experts.slice_bytes", static_cast<int64_t>(std::min<uint64_t>(config.experts.slice_bytes, INT64_MAX)), 256,
            int64_t{1} << 40);
   in_range("experts.peer_link.latency_us", config.experts.peer_link.latency_us, 0, kLatencyUsMax);

@@ -13,7 +13,7 @@ namespace zp {
 /// What the choice depends on.
 struct ExpertRoom {
   size_t blob_bytes = 0;
-  uint64_t rank_bytes = 0;  ///< of a rank's memory that experts may take, slots included
+  uint64_t rank_bytes = 0;  ///< of a rank's memory that experts may take, slots and window included
 };
 
 [[nodiscard]] Placement place_experts(const EngineConfig& config, const ModelShape& shape, const ExpertRoom& room);

@@ -130,8 +130,9 @@ void plan_experts(const EngineConfig& config, const ModelFiles& files, Device& d
 }  // namespace
 
 RankFailure rank_failure(const EngineSetup& setup) {
+  const bool coupled = setup.placement.placing() == Placing::kHybrid;
   const bool cuda = setup.ranks.front().device.kind == DeviceKind::kCuda;
-  return cuda ? RankFailure::kEndsAll : RankFailure::kOthersGoOn;
+  return coupled || cuda ? RankFailure::kEndsAll : RankFailure::kOthersGoOn;
 }
 
 DeviceSpec parse_device(const std::string& text) {

@@ -39,7 +39,7 @@ struct EngineSetup {
 /// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
 [[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);
 
-/// Ranks do not need one another once loaded; but a GPU's failure leaves the process without a working driver.
+/// In hybrid mode ranks bring experts in for one another; a GPU's failure leaves the process without a working driver.
 [[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);
 
 /// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.

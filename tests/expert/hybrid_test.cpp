@@ -146,7 +146,8 @@ TEST(HybridExperts, SkewIsBoundedByTheWindowAndReportedAsPeerWait) {
   });
   auto slow = hybrid.start(1, 4);
   auto fast = hybrid.start(0, 4);
-  EXPECT_EQ(fast.wait_for(100ms), std::future_status::timeout) << "rank 0 finished 20 layers ahead of rank 1";
+  constexpr std::chrono::nanoseconds kHeld = 400ms;
+  EXPECT_EQ(fast.wait_for(kHeld), std::future_status::timeout) << "rank 0 finished 20 layers ahead of rank 1";
   held = false;
   EXPECT_EQ(slow.get(), 0);
   EXPECT_EQ(fast.get(), 0);
@@ -156,8 +157,9 @@ TEST(HybridExperts, SkewIsBoundedByTheWindowAndReportedAsPeerWait) {
     exposed += wait.exposed_ns;
     peer_wait += wait.peer_wait_ns;
   }
-  EXPECT_GE(exposed, 90'000'000);
-  EXPECT_GE(peer_wait, 90'000'000);
+  // It takes a while until rank 0 stands, however slow the machine.
+  EXPECT_GE(exposed, kHeld.count() / 2);
+  EXPECT_GE(peer_wait, exposed / 2);
   EXPECT_LE(peer_wait, exposed);
 }
 

@@ -27,7 +27,11 @@ enum class ComputeType : uint8_t {
 struct EngineConfig {
   std::filesystem::path model;  ///< a Hugging Face checkpoint folder
   std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
-  int32_t threads = 0;          ///< CPU threads that compute; 0: all cores this process may use
+  /// How ranks share the work: "asyncep", or a synchronous baseline (docs/notes/baselines.md), in which all ranks make
+  /// every step together: "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp" (attention + experts).
+  std::string strategy = "asyncep";
+  int32_t ranks = 1;    ///< virtual ranks on the CPU
+  int32_t threads = 0;  ///< CPU threads that compute, shared out to the ranks; 0: all cores this process may use
   ComputeType compute = ComputeType::kAuto;
   bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
   int64_t step_tokens = 4096;      ///< a step is filled until it computes this many tokens
@@ -80,6 +84,21 @@ struct MemoryItem {
   uint64_t bytes = 0;
 };
 
+/// What the collectives of a synchronous group moved and took.
+struct GroupStats {
+  std::string strategy;
+  int32_t ranks = 0;
+  int32_t layers = 0;
+  struct Device {
+    uint64_t sent_bytes = 0;      ///< activations, as rings move them
+    uint64_t received_bytes = 0;  ///< likewise
+    uint64_t control_bytes = 0;   ///< expert ids, both ways
+    double collective_seconds = 0;
+    double wait_seconds = 0;  ///< of these, until the last rank came
+  };
+  std::vector<Device> devices;  ///< [ranks]
+};
+
 /// Counts since the engine was made.
 struct EngineStats {
   std::string device;      ///< "cpu:0 (2 threads)"
@@ -90,10 +109,11 @@ struct EngineStats {
   int64_t answered = 0;
   int64_t failed = 0;  ///< cancelled ones too
   int64_t steps = 0;
-  int64_t prompt_tokens = 0;    ///< of answered requests
-  int64_t cached_tokens = 0;    ///< of these, reused
-  int64_t computed_tokens = 0;  ///< of these, computed
-  double compute_seconds = 0;   ///< sum of the steps' durations
+  int64_t prompt_tokens = 0;        ///< of answered requests
+  int64_t cached_tokens = 0;        ///< of these, reused
+  int64_t computed_tokens = 0;      ///< of these, computed
+  double compute_seconds = 0;       ///< sum of the steps' durations
+  std::optional<GroupStats> group;  ///< of a synchronous baseline
 };
 
 /// An engine for one model. Thread-safe. Destroying it cancels what is unanswered and waits for the running step.

@@ -5,7 +5,9 @@
 
 #include "zp/base/clock.h"
 #include "zp/engine/dispatcher.h"
+#include "zp/engine/group_setup.h"
 #include "zp/engine/intake.h"
+#include "zp/engine/lockstep_group.h"
 #include "zp/engine/setup.h"
 #include "zp/model/weights.h"
 #include "zp/tokenizer/tokenizer.h"
@@ -17,15 +19,13 @@ class Engine::Impl final {
   explicit Impl(const EngineConfig& config)
       : begin_ns_(clock_.now_ns()),
         files_(config.model),
-        setup_(make_setup(config, files_)),
+        setup_(is_group(config) ? make_group_setup(config, files_) : make_setup(config, files_)),
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
                                                 .max_request_tokens = setup_.scheduler.max_request_tokens,
                                                 .model_revision = setup_.model_revision}),
+        group_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, files_, clock_) : nullptr),
         dispatcher_(setup_.scheduler, files_.shape(), clock_,
-                    [this](int32_t rank, StepRunner::Report report) {
-                      return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)), files_, clock_,
-                                                    std::move(report));
-                    }),
+                    [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); }),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -34,15 +34,22 @@ class Engine::Impl final {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.plan.items;
+    if (group_) stats.group = group_->stats();
     return stats;
   }
 
  private:
+  std::unique_ptr<StepRunner> make_rank(int32_t rank, StepRunner::Report report) {
+    if (group_) return group_->make_runner(rank, std::move(report));
+    return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)), files_, clock_, std::move(report));
+  }
+
   SteadyClock clock_;
   int64_t begin_ns_;
   ModelFiles files_;
   EngineSetup setup_;
   Intake intake_;
+  std::unique_ptr<LockstepGroup> group_;  // null unless the strategy is a synchronous one
   Dispatcher dispatcher_;
   double load_seconds_;
 };

@@ -20,6 +20,23 @@ constexpr int64_t kDefaultKvTokens = 65536;
 constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
 constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
 
+// Everything but the keys and values.
+MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSpec& ops, const ForwardLimits& limits) {
+  const uint64_t blob_bytes =
+      shape.moe_layers() == 0
+          ? 0
+          : packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate});
+  MemoryPlan plan;
+  plan.items = {
+      {"replicated weights", replicated_weight_bytes(shape, device, ops)},
+      {"experts", blob_bytes * static_cast<uint64_t>(shape.experts) * static_cast<uint64_t>(shape.moe_layers())},
+      {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
+      {"scratch of operations", ops_scratch_bytes(device, ops)}};
+  return plan;
+}
+
+}  // namespace
+
 DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device) {
   switch (config.compute) {
     case ComputeType::kF32: return DType::kF32;
@@ -53,21 +70,6 @@ OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType comp
                      .vocabulary = shape.vocabulary}};
 }
 
-// Everything but the keys and values.
-MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSpec& ops, const ForwardLimits& limits) {
-  const uint64_t blob_bytes =
-      shape.moe_layers() == 0
-          ? 0
-          : packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate});
-  MemoryPlan plan;
-  plan.items = {
-      {"replicated weights", replicated_weight_bytes(shape, device, ops)},
-      {"experts", blob_bytes * static_cast<uint64_t>(shape.experts) * static_cast<uint64_t>(shape.moe_layers())},
-      {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
-      {"scratch of operations", ops_scratch_bytes(device, ops)}};
-  return plan;
-}
-
 uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
   const uint64_t used = plan.total_bytes();
@@ -76,7 +78,21 @@ uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t blo
   return std::min(left / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
 }
 
-}  // namespace
+SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape) {
+  if (config.max_context_tokens > shape.max_positions)
+    fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
+         shape.max_positions);
+  SchedulerConfig scheduler;
+  scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
+  scheduler.load = token_load(config.step_tokens);
+  scheduler.step_tokens_max = 2 * config.step_tokens;
+  scheduler.queue_max = config.max_pending_requests;
+  return scheduler;
+}
+
+std::string model_revision(const EngineConfig& config) {
+  return std::filesystem::absolute(config.model).lexically_normal().string();
+}
 
 DeviceSpec parse_device(const std::string& text) {
   if (text == "cpu") return {.kind = DeviceKind::kCpu};
@@ -99,6 +115,9 @@ std::vector<std::string> validate(const EngineConfig& config) {
   };
   if (config.model.empty()) problems.emplace_back("model is empty; it must name a checkpoint folder");
   in_range("threads", config.threads, 0, 1024);
+  in_range("ranks", config.ranks, 1, 64);
+  if (config.strategy == "asyncep" && config.ranks > 1)
+    problems.push_back(fmt::format("ranks is {}; with strategy asyncep it must be 1 for now", config.ranks));
   in_range("step_tokens", config.step_tokens, 1, int64_t{1} << 20);
   in_range("chunk_tokens", config.chunk_tokens, 1, int64_t{1} << 20);
   in_range("max_context_tokens", config.max_context_tokens, 0, int64_t{1} << 23);
@@ -108,15 +127,12 @@ std::vector<std::string> validate(const EngineConfig& config) {
 
 EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   const ModelShape& shape = files.shape();
-  if (config.max_context_tokens > shape.max_positions)
-    fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
-         shape.max_positions);
   DeviceSpec device_spec = parse_device(config.device);
   device_spec.threads = config.threads;
   const std::unique_ptr<Device> device = make_device(device_spec);
 
   EngineSetup setup;
-  setup.scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
+  setup.scheduler = scheduler_config(config, shape);
   const ForwardLimits limits = forward_limits(config, setup.scheduler.max_request_tokens);
   const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, files, *device), limits);
 
@@ -130,10 +146,7 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
 
   setup.ranks.push_back({.device = device_spec, .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
   setup.scheduler.pool_blocks = {kv_blocks};
-  setup.scheduler.load = token_load(config.step_tokens);
-  setup.scheduler.step_tokens_max = 2 * config.step_tokens;
-  setup.scheduler.queue_max = config.max_pending_requests;
-  setup.model_revision = std::filesystem::absolute(config.model).lexically_normal().string();
+  setup.model_revision = model_revision(config);
   return setup;
 }
 

@@ -2,10 +2,12 @@
 // takes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "zeroprefill/engine.h"
+#include "zp/engine/group_member.h"
 #include "zp/engine/memory_plan.h"
 #include "zp/engine/rank.h"
 #include "zp/model/weights.h"
@@ -20,8 +22,9 @@ inline constexpr int64_t kCandidatesMax = 65536;
 struct EngineSetup {
   std::vector<RankSpec> ranks;
   SchedulerConfig scheduler;
-  MemoryPlan plan;             ///< of each rank
-  std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
+  std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks`
+  MemoryPlan plan;                 ///< of each rank, or of a whole group
+  std::string model_revision;      ///< tells this checkpoint's cached blocks from any other's
 };
 
 /// The same without asking whether it fits.
@@ -30,6 +33,17 @@ struct EngineSetup {
 /// `config` has no problems of its own (validate()). Throws kInvalidArgument for what does not fit the model,
 /// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
 [[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);
+
+// What all setups share.
+[[nodiscard]] DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device);
+[[nodiscard]] ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens);
+[[nodiscard]] OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute,
+                               const ForwardLimits& limits);
+/// Bytes for kept keys and values in blocks of `block_bytes`, given what the rest takes.
+[[nodiscard]] uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes);
+/// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
+[[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
+[[nodiscard]] std::string model_revision(const EngineConfig& config);
 
 /// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.
 [[nodiscard]] DeviceSpec parse_device(const std::string& text);

@@ -54,13 +54,6 @@ struct Forward::Activations {
   }
 };
 
-// The pointers of one layer's cached keys and values. Lives until the layer's acts have run.
-struct Forward::LayerMetadata {
-  std::vector<KvExtent> extents;             // of all sequences, one after another
-  std::vector<AttentionSequence> sequences;  // spans into extents
-  std::vector<KvStore> stores;
-};
-
 Forward::Forward(const Parts& parts, const ForwardLimits& limits)
     : parts_(parts), limits_(limits), activations_(std::make_unique<Activations>()) {
   ZP_CHECK(limits.tokens > 0 && limits.chunk_tokens > 0 && limits.head_rows > 0 && limits.candidates > 0,
@@ -82,36 +75,64 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 }
 
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
-  const auto tokens = static_cast<int64_t>(step.ids.size());
-  ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
-  const int32_t layers = parts_.shape.layers;
-  std::vector<LayerMetadata> metadata;
-  for (int32_t l = 0; l < layers; ++l) metadata.push_back(metadata_of(step, l));
-
-  const auto for_each_chunk = [&](auto&& body) {
-    for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens)
-      body(begin, std::min(limits_.chunk_tokens, tokens - begin));
-  };
+  const std::vector<LayerMetadata> metadata = metadata_of(step);
   embed(stream, step);
-  for_each_chunk([&](int64_t begin, int64_t count) { project(stream, step, 0, begin, count, false); });
-  for (int32_t l = 0; l < layers; ++l) {
-    attend(stream, step, l, metadata[static_cast<size_t>(l)]);
-    const bool moe = parts_.shape.feed_forward[static_cast<size_t>(l)] == FeedForward::kMoe;
-    const auto experts = moe ? parts_.experts.acquire(l, stream) : std::span<const std::byte* const>();
-    // The next layer's projection follows in the same chunk: its q, k and v overwrite rows that this layer has used.
-    for_each_chunk([&](int64_t begin, int64_t count) {
-      feed_forward(stream, l, begin, count, experts);
-      project(stream, step, l + 1, begin, count, true);
-    });
-    if (moe) parts_.experts.release(l, stream);
-  }
+  run_layers(stream, step, metadata);
   ForwardResult result;
   output_head(stream, step, result);
   stream.synchronize();
   return result;
 }
 
-Forward::LayerMetadata Forward::metadata_of(const ForwardStep& step, int32_t layer) const {
+void Forward::run_layers(Stream& stream, const ForwardStep& step, std::span<const LayerMetadata> metadata) {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
+    const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
+    norm(stream, attention_norm(0), rows, false);
+    project(stream, step, 0, rows);
+  }
+  for (int32_t l = 0; l < parts_.shape.layers; ++l) {
+    attend(stream, step, metadata[static_cast<size_t>(l)]);
+    feed_forward(stream, step, l);
+  }
+}
+
+// Everything of a layer after attention, and the next layer's projections: those follow in the same chunk, since q, k
+// and v overwrite rows that this layer has used.
+void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t layer) {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  const bool moe = parts_.shape.feed_forward[static_cast<size_t>(layer)] == FeedForward::kMoe;
+  const auto experts = moe ? parts_.experts.acquire(layer, stream) : std::span<const std::byte* const>();
+  for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
+    const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
+    attention_out(stream, layer, rows);
+    norm(stream, feed_forward_norm(layer), rows, true);
+    if (moe) {
+      route(stream, layer, rows);
+      run_experts(stream, rows, experts);
+    } else {
+      run_dense(stream, layer, rows);
+    }
+    norm(stream, attention_norm(layer + 1), rows, true);
+    if (layer + 1 < parts_.shape.layers) project(stream, step, layer + 1, rows);
+  }
+  if (moe) parts_.experts.release(layer, stream);
+}
+
+Forward::Buffers Forward::buffers() const {
+  const Activations& a = *activations_;
+  return {a.residual.view(), a.normed.view(), a.delta.view(), a.expert_ids.view(), a.expert_weights.view()};
+}
+
+std::vector<LayerMetadata> Forward::metadata_of(const ForwardStep& step) const {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
+  std::vector<LayerMetadata> metadata;
+  for (int32_t l = 0; l < parts_.shape.layers; ++l) metadata.push_back(layer_metadata(step, l));
+  return metadata;
+}
+
+LayerMetadata Forward::layer_metadata(const ForwardStep& step, int32_t layer) const {
   const Activations& a = *activations_;
   const auto row_bytes = static_cast<size_t>(parts_.shape.kv_heads * parts_.shape.head_dim) * size_of(a.k.dtype());
   LayerMetadata metadata;
@@ -146,35 +167,43 @@ void Forward::embed(Stream& stream, const ForwardStep& step) {
                             .out = activations_->residual.view().rows(0, tokens)});
 }
 
-// Adds the half-layer's delta, then norms and projects to q, k and v of `layer`. After the last layer it only adds.
-void Forward::project(Stream& stream, const ForwardStep& step, int32_t layer, int64_t begin, int64_t count,
-                      bool add_delta) {
-  const Activations& a = *activations_;
-  Ops& ops = parts_.ops;
-  const bool last = layer == parts_.shape.layers;
-  const LayerWeights* weights = last ? nullptr : &parts_.weights.layers[static_cast<size_t>(layer)];
-  const TensorView normed = a.normed.view().rows(0, count);
-  ops.residual_norm(stream, {.residual = a.residual.view().rows(begin, count),
-                             .delta = add_delta ? a.delta.view().rows(0, count) : TensorView(),
-                             .weight = last ? parts_.weights.final_norm.view() : weights->input_norm.view(),
-                             .eps = static_cast<float>(parts_.shape.norm_eps),
-                             .out = last ? TensorView() : normed});
-  if (last) return;
-  const TensorView qkv = a.qkv.view().rows(0, count);
-  ops.linear(stream, {.x = normed, .weight = &weights->qkv, .out = qkv});
-  ops.rope(stream,
-           {.qkv = qkv,
-            .positions = std::span(step.positions).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
-            .inverse_frequencies = parts_.weights.inverse_frequencies.view(),
-            .q_norm = weights->q_norm.view(),
-            .k_norm = weights->k_norm.view(),
-            .eps = static_cast<float>(parts_.shape.norm_eps),
-            .q = a.q.view().rows(begin, count),
-            .k = a.k.view().rows(begin, count),
-            .v = a.v.view().rows(begin, count)});
+const Tensor* Forward::attention_norm(int32_t layer) const {
+  return layer == parts_.shape.layers ? nullptr : &parts_.weights.layers[static_cast<size_t>(layer)].input_norm;
 }
 
-void Forward::attend(Stream& stream, const ForwardStep& step, int32_t /*layer*/, const LayerMetadata& metadata) {
+const Tensor* Forward::feed_forward_norm(int32_t layer) const {
+  return &parts_.weights.layers[static_cast<size_t>(layer)].post_attention_norm;
+}
+
+void Forward::norm(Stream& stream, const Tensor* weight, const ChunkRows& rows, bool add_delta) {
+  const Activations& a = *activations_;
+  parts_.ops.residual_norm(stream,
+                           {.residual = a.residual.view().rows(rows.row, rows.count),
+                            .delta = add_delta ? a.delta.view().rows(rows.at, rows.count) : TensorView(),
+                            .weight = weight != nullptr ? weight->view() : TensorView(),
+                            .eps = static_cast<float>(parts_.shape.norm_eps),
+                            .out = weight != nullptr ? a.normed.view().rows(rows.at, rows.count) : TensorView()});
+}
+
+void Forward::project(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows) {
+  const Activations& a = *activations_;
+  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
+  const TensorView qkv = a.qkv.view().rows(rows.at, rows.count);
+  const auto positions =
+      std::span(step.positions).subspan(static_cast<size_t>(rows.row), static_cast<size_t>(rows.count));
+  parts_.ops.linear(stream, {.x = a.normed.view().rows(rows.at, rows.count), .weight = &weights.qkv, .out = qkv});
+  parts_.ops.rope(stream, {.qkv = qkv,
+                           .positions = positions,
+                           .inverse_frequencies = parts_.weights.inverse_frequencies.view(),
+                           .q_norm = weights.q_norm.view(),
+                           .k_norm = weights.k_norm.view(),
+                           .eps = static_cast<float>(parts_.shape.norm_eps),
+                           .q = a.q.view().rows(rows.row, rows.count),
+                           .k = a.k.view().rows(rows.row, rows.count),
+                           .v = a.v.view().rows(rows.row, rows.count)});
+}
+
+void Forward::attend(Stream& stream, const ForwardStep& step, const LayerMetadata& metadata) {
   const Activations& a = *activations_;
   const auto tokens = static_cast<int64_t>(step.ids.size());
   const TensorView k = a.k.view().rows(0, tokens);
@@ -188,43 +217,47 @@ void Forward::attend(Stream& stream, const ForwardStep& step, int32_t /*layer*/,
                                 .out = a.q.view().rows(0, tokens)});
 }
 
-// Projects the attention's result, adds it, norms, and leaves the feed-forward part's result in delta.
-void Forward::feed_forward(Stream& stream, int32_t layer, int64_t begin, int64_t count,
-                           std::span<const std::byte* const> experts) {
+void Forward::attention_out(Stream& stream, int32_t layer, const ChunkRows& rows) {
   const Activations& a = *activations_;
   const ModelShape& m = parts_.shape;
-  Ops& ops = parts_.ops;
+  const TensorView attended = a.q.view().rows(rows.row, rows.count);
+  const Shape flat{rows.count, int64_t{m.query_heads} * m.head_dim};
+  parts_.ops.linear(stream, {.x = {attended.data(), attended.dtype(), flat},
+                             .weight = &parts_.weights.layers[static_cast<size_t>(layer)].attention_out,
+                             .out = a.delta.view().rows(rows.at, rows.count)});
+}
+
+void Forward::run_dense(Stream& stream, int32_t layer, const ChunkRows& rows) {
+  const Activations& a = *activations_;
   const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
-  const TensorView attended = a.q.view().rows(begin, count);
-  const TensorView normed = a.normed.view().rows(0, count);
-  const TensorView delta = a.delta.view().rows(0, count);
-  ops.linear(stream, {.x = {attended.data(), attended.dtype(), {count, int64_t{m.query_heads} * m.head_dim}},
-                      .weight = &weights.attention_out,
-                      .out = delta});
-  ops.residual_norm(stream, {.residual = a.residual.view().rows(begin, count),
-                             .delta = delta,
-                             .weight = weights.post_attention_norm.view(),
-                             .eps = static_cast<float>(m.norm_eps),
-                             .out = normed});
-  if (experts.empty()) {
-    const TensorView gate_up = a.gate_up.view().rows(0, count);
-    const TensorView inner = a.inner.view().rows(0, count);
-    ops.linear(stream, {.x = normed, .weight = &weights.gate_up, .out = gate_up});
-    ops.swiglu(stream, {.x = gate_up, .out = inner});
-    ops.linear(stream, {.x = inner, .weight = &weights.down, .out = delta});
-    return;
-  }
-  const TensorView logits = a.router.view().rows(0, count);
-  const TensorView ids = a.expert_ids.view().rows(0, count);
-  const TensorView expert_weights = a.expert_weights.view().rows(0, count);
-  ops.linear(stream, {.x = normed, .weight = &weights.router, .out = logits});
-  ops.route(stream, {.logits = logits, .normalize = m.normalize_top_k, .ids = ids, .weights = expert_weights});
-  ops.moe(stream, {.x = normed,
-                   .ids = ids,
-                   .weights = expert_weights,
-                   .experts = experts,
-                   .size = {m.hidden, m.expert_intermediate},
-                   .out = delta});
+  const TensorView gate_up = a.gate_up.view().rows(rows.at, rows.count);
+  const TensorView inner = a.inner.view().rows(rows.at, rows.count);
+  const TensorView normed = a.normed.view().rows(rows.at, rows.count);
+  parts_.ops.linear(stream, {.x = normed, .weight = &weights.gate_up, .out = gate_up});
+  parts_.ops.swiglu(stream, {.x = gate_up, .out = inner});
+  parts_.ops.linear(stream, {.x = inner, .weight = &weights.down, .out = a.delta.view().rows(rows.at, rows.count)});
+}
+
+void Forward::route(Stream& stream, int32_t layer, const ChunkRows& rows) {
+  const Activations& a = *activations_;
+  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
+  const TensorView logits = a.router.view().rows(rows.at, rows.count);
+  const TensorView normed = a.normed.view().rows(rows.at, rows.count);
+  parts_.ops.linear(stream, {.x = normed, .weight = &weights.router, .out = logits});
+  parts_.ops.route(stream, {.logits = logits,
+                            .normalize = parts_.shape.normalize_top_k,
+                            .ids = a.expert_ids.view().rows(rows.at, rows.count),
+                            .weights = a.expert_weights.view().rows(rows.at, rows.count)});
+}
+
+void Forward::run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts) {
+  const Activations& a = *activations_;
+  parts_.ops.moe(stream, {.x = a.normed.view().rows(rows.at, rows.count),
+                          .ids = a.expert_ids.view().rows(rows.at, rows.count),
+                          .weights = a.expert_weights.view().rows(rows.at, rows.count),
+                          .experts = experts,
+                          .size = {parts_.shape.hidden, parts_.shape.expert_intermediate},
+                          .out = a.delta.view().rows(rows.at, rows.count)});
 }
 
 // Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites

@@ -16,8 +16,8 @@ die() {
 [ -d "$model" ] || die "the model $model is missing"
 mkdir -p "$out"
 
-# Prints the number that the summary $1 holds under the name $2, or nothing. Summaries are flat; nothing here may
-# assume more of the machine than sed and awk, so that the demo needs no JSON tool.
+# Prints the number that the summary $1 holds under the name $2, or nothing. The first one counts: the totals come before
+# what each rank did. Nothing here may assume more of the machine than sed and awk, so that the demo needs no JSON tool.
 field() {
   tr ',{}' '[\n*]' <"$1" | sed -n "s/^[[:space:]]*\"$2\"[[:space:]]*:[[:space:]]*\([-+0-9.eE]*\)[[:space:]]*\$/\1/p" | head -n 1
 }

@@ -8,21 +8,15 @@
 namespace zp::app {
 namespace {
 
-// "2GiB", "512MiB", "0" or plain bytes.
-std::optional<uint64_t> parse_bytes(const std::string& option, const std::string& text) {
+using Units = std::map<std::string, double>;
+
+// A number with one of the units. `kind` says what is wanted, with examples.
+std::optional<double> parse_quantity(const std::string& option, const std::string& text, const Units& units,
+                                     const char* kind) {
   if (text.empty()) return std::nullopt;
-  static const std::map<std::string, uint64_t> kUnits = {{"", 1},
-                                                         {"B", 1},
-                                                         {"KiB", 1ULL << 10},
-                                                         {"MiB", 1ULL << 20},
-                                                         {"GiB", 1ULL << 30},
-                                                         {"TiB", 1ULL << 40},
-                                                         {"KB", 1000ULL},
-                                                         {"MB", 1000000ULL},
-                                                         {"GB", 1000000000ULL}};
   const size_t digits = text.find_first_not_of("0123456789.");
   const std::string number = text.substr(0, digits);
-  const auto unit = kUnits.find(digits == std::string::npos ? "" : text.substr(digits));
+  const auto unit = units.find(digits == std::string::npos ? "" : text.substr(digits));
   double value = 0;
   size_t used = 0;
   try {
@@ -30,11 +24,85 @@ std::optional<uint64_t> parse_bytes(const std::string& option, const std::string
   } catch (const std::exception&) {
     used = 0;
   }
-  if (number.empty() || used != number.size() || unit == kUnits.end())
-    fail(ErrorCode::kInvalidArgument, "{} is '{}'; it must be a size such as 0, 512MiB or 8GiB", option, text);
-  value *= static_cast<double>(unit->second);
-  if (!(value < 0x1p62)) fail(ErrorCode::kInvalidArgument, "{} is '{}'; the limit is 4096PiB", option, text);
-  return static_cast<uint64_t>(value);
+  if (number.empty() || used != number.size() || unit == units.end())
+    fail(ErrorCode::kInvalidArgument, "{} is '{}'; it must be {}", option, text, kind);
+  return value * unit->second;
+}
+
+// "2GiB", "512MiB", "0" or plain bytes.
+std::optional<uint64_t> parse_bytes(const std::string& option, const std::string& text) {
+  static const Units kUnits = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                               {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9}};
+  const auto bytes = parse_quantity(option, text, kUnits, "a size such as 0, 512MiB or 8GiB");
+  if (!bytes) return std::nullopt;
+  if (!(*bytes < 0x1p62)) fail(ErrorCode::kInvalidArgument, "{} is '{}'; the limit is 4096PiB", option, text);
+  return static_cast<uint64_t>(*bytes);
+}
+
+// "10GB/s"; empty: no limit.
+uint64_t parse_bandwidth(const std::string& option, const std::string& text) {
+  static const Units kUnits = {{"B/s", 1}, {"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}};
+  const auto rate = parse_quantity(option, text, kUnits, "a bandwidth such as 50GB/s or 800MB/s");
+  if (!rate) return 0;
+  if (!(*rate >= 1 && *rate <= 1e15))
+    fail(ErrorCode::kInvalidArgument, "{} is '{}'; it must lie in [1B/s, 1000TB/s]", option, text);
+  return static_cast<uint64_t>(*rate);
+}
+
+// "5GFLOP/s"; empty: as fast as it can.
+double parse_pace(const std::string& option, const std::string& text) {
+  static const Units kUnits = {{"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}};
+  return parse_quantity(option, text, kUnits, "a rate such as 5GFLOP/s or 2TFLOP/s").value_or(0);
+}
+
+ExpertMode parse_mode(const std::string& text) {
+  static const std::map<std::string, ExpertMode> kModes = {{"auto", ExpertMode::kAuto},
+                                                           {"resident", ExpertMode::kResident},
+                                                           {"gathered", ExpertMode::kGathered},
+                                                           {"host", ExpertMode::kHost},
+                                                           {"hybrid", ExpertMode::kHybrid}};
+  return kModes.at(text);
+}
+
+void add_expert_options(CLI::App& command, EngineOptions& options) {
+  ExpertConfig& experts = options.config.experts;
+  const char* group = "Experts";
+  command.add_option("--ranks", options.config.ranks, "Devices, or virtual ranks on the CPU")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--experts", options.experts,
+          "Where experts live: resident (all on every rank), gathered (each on one rank), host (in host memory), "
+          "hybrid (on one rank as far as memory goes, else on the host), auto")
+      ->check(CLI::IsMember({"auto", "resident", "gathered", "host", "hybrid"}))
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--slots", experts.slots, "Layers whose remote experts a rank has room for")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--window", experts.window, "Layers that a rank's host streamer may be ahead (hybrid)")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--slice", options.slice, "The most that one copy moves")->capture_default_str()->group(group);
+  command.add_option("--expert-memory", options.expert_memory, "Memory of each rank for the experts it keeps")
+      ->group(group);
+  command.add_option("--host-memory", options.host_memory, "Host memory for experts")->group(group);
+  command
+      .add_option("--link-bandwidth", options.link_bandwidth,
+                  "Of each virtual rank's link to the others, such as 50GB/s; CPU only")
+      ->group(group);
+  command
+      .add_option("--host-bandwidth", options.host_bandwidth,
+                  "Of each virtual rank's link to host memory, such as 20GB/s; CPU only")
+      ->group(group);
+  command.add_option("--link-latency-us", experts.peer_link.latency_us, "Before each copy from another rank; CPU only")
+      ->group(group);
+  command.add_option("--host-latency-us", experts.host_link.latency_us, "Before each copy from host memory; CPU only")
+      ->group(group);
+  command
+      .add_option("--pace", options.pace, "Compute no faster than this, such as 5GFLOP/s, to model a device; CPU only")
+      ->group(group);
 }
 
 }  // namespace
@@ -48,7 +116,6 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
                   "How ranks share the work: asyncep, or a synchronous baseline (attention+experts)")
       ->check(CLI::IsMember({"asyncep", "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp"}))
       ->capture_default_str();
-  command.add_option("--ranks", config.ranks, "Virtual ranks on the CPU")->capture_default_str();
   command.add_option("--threads", config.threads, "CPU threads that compute; 0: all cores")->capture_default_str();
   command.add_option("--dtype", options.dtype, "auto, bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
@@ -64,6 +131,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
       ->capture_default_str();
   command.add_option("--max-pending", config.max_pending_requests, "Rows read ahead of their answers")
       ->capture_default_str();
+  add_expert_options(command, options);
   command.add_flag("--reference", config.reference_ops, "Use the slow reference operations, to look for errors");
 }
 
@@ -75,6 +143,13 @@ EngineConfig engine_config(const EngineOptions& options) {
                                             : ComputeType::kAuto;
   config.kv_cache_bytes = parse_bytes("--kv-cache", options.kv_cache);
   config.memory_limit_bytes = parse_bytes("--memory-limit", options.memory_limit);
+  config.experts.mode = parse_mode(options.experts);
+  config.experts.slice_bytes = parse_bytes("--slice", options.slice).value_or(config.experts.slice_bytes);
+  config.experts.rank_bytes = parse_bytes("--expert-memory", options.expert_memory);
+  config.experts.host_bytes = parse_bytes("--host-memory", options.host_memory);
+  config.experts.peer_link.bytes_per_second = parse_bandwidth("--link-bandwidth", options.link_bandwidth);
+  config.experts.host_link.bytes_per_second = parse_bandwidth("--host-bandwidth", options.host_bandwidth);
+  config.paced_flops_per_second = parse_pace("--pace", options.pace);
   return config;
 }
 

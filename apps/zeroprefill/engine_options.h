@@ -15,9 +15,16 @@ struct EngineOptions {
   std::string dtype = "auto";
   std::string kv_cache;
   std::string memory_limit;
+  std::string experts = "auto";
+  std::string expert_memory;
+  std::string host_memory;
+  std::string slice = "1MiB";
+  std::string link_bandwidth;
+  std::string host_bandwidth;
+  std::string pace;
 };
 
-/// Adds --model, --device, --threads, --dtype and the sizes.
+/// Adds --model, --device, --ranks, --threads, --dtype, the sizes, and what concerns experts and their links.
 void add_engine_options(CLI::App& command, EngineOptions& options);
 /// Throws kInvalidArgument, naming the option.
 [[nodiscard]] EngineConfig engine_config(const EngineOptions& options);

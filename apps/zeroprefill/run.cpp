@@ -34,6 +34,7 @@ struct RunOptions {
   std::string input;
   std::string output = "-";
   std::string summary;
+  std::string trace;
 };
 
 // The labels' token ids. A context's last token decides how a label is tokenized, and every context of a task ends with
@@ -177,11 +178,12 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
 
 // Opening an output empties it, so none may be something that is read, or another output.
 void require_safe_outputs(const RunOptions& options) {
-  if (!options.summary.empty() && options.summary != "-" && options.output != "-" &&
-      std::filesystem::weakly_canonical(options.summary) == std::filesystem::weakly_canonical(options.output))
-    fail(ErrorCode::kInvalidArgument, "--summary and --output are the same file, {}", options.output);
-  for (const std::string& output : {options.output, options.summary}) {
-    if (output.empty()) continue;
+  std::vector<std::filesystem::path> outputs;
+  for (const std::string& output : {options.output, options.summary, options.trace}) {
+    if (output.empty() || output == "-") continue;
+    outputs.push_back(std::filesystem::weakly_canonical(output));
+    if (std::count(outputs.begin(), outputs.end(), outputs.back()) > 1)
+      fail(ErrorCode::kInvalidArgument, "two of --output, --summary and --trace are the same file, {}", output);
     require_different_files(options.input, output);
     require_different_files(options.task, output);
     std::error_code error;
@@ -195,12 +197,16 @@ int run(const RunOptions& options) {
   const TaskSpec spec = load_task_spec(options.task);
   require_safe_outputs(options);
   const std::unique_ptr<RowReader> rows = open_rows(options.input);
-  const std::unique_ptr<Engine> engine = Engine::create(engine_config(options.engine));
+  EngineConfig config = engine_config(options.engine);
+  config.trace = !options.trace.empty();
+  const std::unique_ptr<Engine> engine = Engine::create(config);
   const Labels labels = find_labels(spec, *engine);
   const PromptRenderer renderer(spec, labels.texts);
   const SteadyClock clock;
   std::optional<OutputFile> summary_file;  // opened before the work, so that a path that cannot be written costs none
   if (!options.summary.empty()) summary_file.emplace(options.summary);
+  std::optional<OutputFile> trace_file;
+  if (!options.trace.empty()) trace_file.emplace(options.trace);
   Collector collector(spec, options.output, clock);
 
   const int64_t begin_ns = clock.now_ns();
@@ -213,6 +219,10 @@ int run(const RunOptions& options) {
   engine->drain();
   const TaskMetricsSummary metrics = collector.close();
   const RunSummary summary{metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
+  if (trace_file) {
+    trace_file->write_lines(engine->trace_json());
+    trace_file->close();
+  }
   print_summary(summary);
   if (summary_file) write_summary(summary, *summary_file);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
@@ -232,6 +242,8 @@ Command add_run(CLI::App& app) {
   command->add_option("--output", options->output, "Answers as JSON lines, in input order; - for stdout")
       ->capture_default_str();
   command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");
+  command->add_option("--trace", options->trace,
+                      "Write what each rank did when to this JSON file, for chrome://tracing or ui.perfetto.dev");
   return [options] { return run(*options); };
 }
 

@@ -37,6 +37,34 @@ nlohmann::ordered_json group_json(const GroupStats& group) {
           {"wait_seconds_per_device", sum.wait_seconds / devices}};
 }
 
+nlohmann::ordered_json rank_json(const RankStats& rank) {
+  return {{"steps", rank.steps},
+          {"computed_tokens", rank.computed_tokens},
+          {"compute_seconds", rank.compute_seconds},
+          {"exposed_seconds", rank.exposed_seconds},
+          {"peer_wait_seconds", rank.peer_wait_seconds},
+          {"fill", rank.fill},
+          {"exposed_seconds_by_layer", rank.exposed_seconds_by_layer},
+          {"failure", rank.failure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rank.failure)}};
+}
+
+void print_group(const GroupStats& stats) {
+  const nlohmann::ordered_json group = group_json(stats);
+  note("{} on {} ranks: {:.0f} bytes sent and {:.0f} received a device and layer; {:.2f} s in collectives\n",
+       stats.strategy, stats.ranks, group["sent_bytes_per_device_and_layer"].get<double>(),
+       group["received_bytes_per_device_and_layer"].get<double>(),
+       group["collective_seconds_per_device"].get<double>());
+}
+
+void print_ranks(const EngineStats& stats) {
+  note("{} experts on {} ranks; compute stood still for experts {:.1f} % of its time ({:.3f} s)", stats.experts,
+       stats.ranks.size(), 100 * stats.exposed_fraction(), stats.exposed_seconds);
+  if (stats.peer_wait_seconds > 0) note(", {:.3f} s of it for other ranks", stats.peer_wait_seconds);
+  note("\n");
+  for (size_t r = 0; r < stats.ranks.size(); ++r)
+    if (!stats.ranks[r].failure.empty()) note("{}\n", stats.ranks[r].failure);
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunSummary& s) {
@@ -44,6 +72,8 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
   for (const auto& [code, count] : s.metrics.failed_by_code) errors[std::string(to_string(code))] = count;
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
   for (const MemoryItem& item : s.stats.memory_plan) memory[item.consumer] = item.bytes;
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankStats& rank : s.stats.ranks) ranks.push_back(rank_json(rank));
   nlohmann::ordered_json json = {{"items", s.metrics.rows},
                                  {"answered", s.metrics.answered},
                                  {"errors", s.metrics.failed},
@@ -54,6 +84,9 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
                                  {"steps", s.stats.steps},
                                  {"wall_seconds", s.wall_seconds},
                                  {"compute_seconds", s.stats.compute_seconds},
+                                 {"exposed_seconds", s.stats.exposed_seconds},
+                                 {"exposed_fraction", s.stats.exposed_fraction()},
+                                 {"peer_wait_seconds", s.stats.peer_wait_seconds},
                                  {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
                                  {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
                                  {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
@@ -67,6 +100,7 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
                                  {"device", s.stats.device},
                                  {"operations", s.stats.operations},
                                  {"experts", s.stats.experts},
+                                 {"ranks", ranks},
                                  {"memory_plan_bytes", memory}};
   if (s.stats.group) json["group"] = group_json(*s.stats.group);
   return json;
@@ -89,13 +123,10 @@ void print_summary(const RunSummary& s) {
   uint64_t planned = 0;
   for (const MemoryItem& item : s.stats.memory_plan) planned += item.bytes;
   note("memory: {} planned, {} at the peak\n", human_bytes(planned), human_bytes(peak_resident_bytes()));
-  if (s.stats.group) {
-    const nlohmann::ordered_json group = group_json(*s.stats.group);
-    note("{} on {} ranks: {:.0f} bytes sent and {:.0f} received a device and layer; {:.2f} s in collectives\n",
-         s.stats.group->strategy, s.stats.group->ranks, group["sent_bytes_per_device_and_layer"].get<double>(),
-         group["received_bytes_per_device_and_layer"].get<double>(),
-         group["collective_seconds_per_device"].get<double>());
-  }
+  if (s.stats.group)
+    print_group(*s.stats.group);
+  else if (s.stats.ranks.size() > 1 || s.stats.experts != "resident")
+    print_ranks(s.stats);
   if (s.metrics.accuracy)
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
          100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,

@@ -23,6 +23,33 @@ enum class ComputeType : uint8_t {
   kBf16,
 };
 
+/// Where the experts of a mixture-of-experts model live. Whatever the mode, the first layer of experts is complete on
+/// every rank, and answers have the same bits.
+enum class ExpertMode : uint8_t {
+  kAuto,      ///< kResident if that fits into rank_bytes, else kHybrid
+  kResident,  ///< every expert on every rank: nothing moves
+  kGathered,  ///< each expert on one rank; the others pull it while an earlier layer computes
+  kHost,      ///< each expert in host memory; every rank streams it from there
+  kHybrid,    ///< as many as rank_bytes allows on one rank each, the rest in host memory; ranks share the streaming
+};
+
+/// What a link between virtual ranks can do; zero means no limit of its own.
+struct LinkConfig {
+  uint64_t bytes_per_second = 0;
+  int64_t latency_us = 0;
+};
+
+struct ExpertConfig {
+  ExpertMode mode = ExpertMode::kAuto;
+  int32_t slots = 2;                         ///< layers whose remote experts a rank has room for
+  int32_t window = 4;                        ///< hybrid: layers that a rank may be ahead of another, in host experts
+  uint64_t slice_bytes = uint64_t{1} << 20;  ///< the most that one copy moves
+  std::optional<uint64_t> rank_bytes;        ///< of a rank's memory for the experts it keeps; unset: what is left
+  std::optional<uint64_t> host_bytes;        ///< of host memory for experts; unset: what is available
+  LinkConfig peer_link;                      ///< of each rank, from the others; CPU only
+  LinkConfig host_link;                      ///< of each rank, from host memory; CPU only
+};
+
 /// How to build an engine. Zero and unset mean: chosen by the engine, which says what it chose in EngineStats.
 struct EngineConfig {
   std::filesystem::path model;  ///< a Hugging Face checkpoint folder
@@ -30,8 +57,11 @@ struct EngineConfig {
   /// How ranks share the work: "asyncep", or a synchronous baseline (docs/notes/baselines.md), in which all ranks make
   /// every step together: "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp" (attention + experts).
   std::string strategy = "asyncep";
-  int32_t ranks = 1;    ///< virtual ranks on the CPU
-  int32_t threads = 0;  ///< CPU threads that compute, shared out to the ranks; 0: all cores this process may use
+  int32_t ranks = 1;                  ///< devices, or virtual ranks on the CPU
+  int32_t threads = 0;                ///< CPU threads that compute, shared out to the ranks; 0: all cores
+  ExpertConfig experts;               ///< of "asyncep"; its peer link holds for the baselines' collectives too
+  double paced_flops_per_second = 0;  ///< CPU: a rank computes no faster than this, to model a device; 0: as it can
+  bool trace = false;                 ///< note what each rank did when, for write_trace()
   ComputeType compute = ComputeType::kAuto;
   bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
   int64_t step_tokens = 4096;      ///< a step is filled until it computes this many tokens
@@ -99,6 +129,18 @@ struct GroupStats {
   std::vector<Device> devices;  ///< [ranks]
 };
 
+/// What one rank did.
+struct RankStats {
+  int64_t steps = 0;
+  int64_t computed_tokens = 0;
+  double compute_seconds = 0;                    ///< sum of its steps' durations
+  double exposed_seconds = 0;                    ///< of these, its compute stood still for experts
+  double peer_wait_seconds = 0;                  ///< of these, for another rank rather than for a link
+  double fill = 0;                               ///< mean load of its steps, as a share of the target
+  std::vector<double> exposed_seconds_by_layer;  ///< [layers]
+  std::string failure;                           ///< why it runs no more; empty while it does
+};
+
 /// Counts since the engine was made.
 struct EngineStats {
   std::string device;      ///< "cpu:0 (2 threads)"
@@ -109,11 +151,19 @@ struct EngineStats {
   int64_t answered = 0;
   int64_t failed = 0;  ///< cancelled ones too
   int64_t steps = 0;
-  int64_t prompt_tokens = 0;        ///< of answered requests
-  int64_t cached_tokens = 0;        ///< of these, reused
-  int64_t computed_tokens = 0;      ///< of these, computed
-  double compute_seconds = 0;       ///< sum of the steps' durations
+  int64_t prompt_tokens = 0;     ///< of answered requests
+  int64_t cached_tokens = 0;     ///< of these, reused
+  int64_t computed_tokens = 0;   ///< of these, computed
+  double compute_seconds = 0;    ///< sum of the steps' durations, all ranks
+  double exposed_seconds = 0;    ///< of these, compute stood still for experts
+  double peer_wait_seconds = 0;  ///< of these, for another rank
+  std::vector<RankStats> ranks;
   std::optional<GroupStats> group;  ///< of a synchronous baseline
+
+  /// Exposed time as a share of the steps' time.
+  [[nodiscard]] double exposed_fraction() const noexcept {
+    return compute_seconds > 0 ? exposed_seconds / compute_seconds : 0;
+  }
 };
 
 /// An engine for one model. Thread-safe. Destroying it cancels what is unanswered and waits for the running step.
@@ -139,6 +189,9 @@ class Engine {
   /// Empty if there is no such token.
   [[nodiscard]] std::optional<int32_t> candidate_token(std::string_view context, std::string_view candidate) const;
   [[nodiscard]] EngineStats stats() const;
+  /// What ran so far as a trace for chrome://tracing or ui.perfetto.dev: lanes of compute, waits, gathers and host
+  /// copies for each rank. Throws kInvalidArgument unless EngineConfig::trace is set.
+  [[nodiscard]] std::string trace_json() const;
 
  private:
   class Impl;

@@ -228,6 +228,48 @@ TEST(CommandLine, NamesWhatIsMissingOrWrong) {
   EXPECT_EQ(run("--help").exit_code, 0);
 }
 
+TEST(CommandLine, AnswersAreTheSameWhereverExpertsLive) {
+  const TemporaryFolder folder;
+  const std::string rows = kRoot + "/examples/rows/intent.jsonl";
+  const std::string task = run_task(intent_task(), rows) + "--threads 1 ";
+  // Cached tokens of an answer depend on the rank that it found; logits and probabilities do not.
+  const auto answers = [](const Finished& finished) {
+    std::vector<json> lines = lines_of(finished.out);
+    for (json& line : lines) line.erase("cached_tokens");
+    return lines;
+  };
+  const Finished resident = run(task + "--experts resident");
+  ASSERT_EQ(resident.exit_code, 0) << resident.err;
+  const std::string summary = folder.path() / "summary.json";
+  const std::string trace = folder.path() / "trace.json";
+  for (const std::string& options :
+       {std::string("--ranks 3 --experts gathered --slots 3 --link-bandwidth 2GB/s --slice 16KiB"),
+        std::string("--experts host --host-bandwidth 2GB/s --host-latency-us 50"),
+        std::string("--ranks 2 --experts hybrid --expert-memory 3MiB --window 3"), std::string("--ranks 2")}) {
+    const Finished finished = run(task + options + " --summary " + summary + " --trace " + trace);
+    ASSERT_EQ(finished.exit_code, 0) << options << ": " << finished.err;
+    EXPECT_EQ(answers(finished), answers(resident)) << options;
+    const json report = json::parse(read_file(summary));
+    EXPECT_GE(report.at("exposed_fraction").get<double>(), 0.0);
+    EXPECT_LE(report.at("exposed_fraction").get<double>(), 1.0);
+    int64_t steps = 0;
+    for (const json& rank : report.at("ranks")) steps += rank.at("steps").get<int64_t>();
+    EXPECT_EQ(steps, report.at("steps").get<int64_t>());
+    EXPECT_FALSE(json::parse(read_file(trace)).at("traceEvents").empty());
+  }
+}
+
+TEST(CommandLine, NamesWhatIsWrongAboutRanksAndLinks) {
+  const std::string task = run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl");
+  EXPECT_THAT(run(task + "--ranks 0").err, HasSubstr("ranks is 0"));
+  EXPECT_THAT(run(task + "--slots 1").err, HasSubstr("experts.slots is 1"));
+  EXPECT_THAT(run(task + "--link-bandwidth 5GB").err, HasSubstr("--link-bandwidth is '5GB'"));
+  EXPECT_THAT(run(task + "--host-bandwidth 0GB/s").err, HasSubstr("--host-bandwidth is '0GB/s'"));
+  EXPECT_THAT(run(task + "--pace fast").err, HasSubstr("--pace is 'fast'"));
+  EXPECT_THAT(run(task + "--experts hybrid --expert-memory 1KiB").err, HasSubstr("the first layer of experts"));
+  EXPECT_EQ(run(task + "--experts everywhere").exit_code, 2);
+}
+
 TEST(CommandLine, AnEmptyInputGivesAnEmptyOutput) {
   const TemporaryFolder folder;
   const std::string rows = folder.write("rows.csv", "id,text\n");

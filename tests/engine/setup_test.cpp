@@ -65,6 +65,84 @@ TEST(EngineSetup, KeepsNoKeysAndValuesWhenToldSo) {
   EXPECT_EQ(make_setup(config, files).ranks[0].kv_blocks, 10);
 }
 
+TEST(EngineSetup, RefusesNonsenseAboutRanksAndExpertsByValueAndLimit) {
+  EngineConfig config = config_of_demo();
+  config.ranks = 65;
+  config.experts.slots = 1;
+  config.experts.window = 0;
+  config.experts.slice_bytes = 0;
+  config.experts.peer_link.latency_us = -1;
+  config.paced_flops_per_second = -1;
+  const auto problems = validate(config);
+  EXPECT_THAT(problems, ::testing::SizeIs(6));
+  EXPECT_THAT(problems, ::testing::Contains(::testing::HasSubstr("ranks is 65; it must lie in [1, 64]")));
+  EXPECT_THAT(problems, ::testing::Contains(::testing::HasSubstr("experts.slots is 1; it must lie in [2, 64]")));
+  config = config_of_demo();
+  config.device = "cuda";
+  config.experts.host_link.bytes_per_second = 1;
+  config.paced_flops_per_second = 1;
+  EXPECT_THAT(validate(config), ::testing::SizeIs(2));
+}
+
+// 8 experts in 6 layers: the first layer on each rank, the rest spread.
+TEST(EngineSetup, PlansCountShardsSlotsWindowAndHostMemory) {
+  const ModelFiles files(kModel);
+  EngineConfig config = config_of_demo();
+  config.kv_cache_bytes = 0;
+  const auto bytes_of = [](const MemoryPlan& plan, std::string_view consumer) -> uint64_t {
+    for (const MemoryItem& item : plan.items)
+      if (item.consumer == consumer) return item.bytes;
+    return 0;
+  };
+  config.experts.mode = ExpertMode::kResident;
+  const EngineSetup resident = make_setup(config, files);
+  const uint64_t blob = resident.blob_bytes;
+  EXPECT_EQ(bytes_of(resident.plan, "experts"), 48 * blob);
+  EXPECT_EQ(bytes_of(resident.plan, "slots for experts"), 0U);
+
+  config.ranks = 4;
+  config.experts.mode = ExpertMode::kGathered;
+  config.experts.slots = 3;
+  const EngineSetup gathered = make_setup(config, files);
+  EXPECT_EQ(gathered.ranks.size(), 4U);
+  EXPECT_EQ(gathered.scheduler.ranks(), 4);
+  EXPECT_EQ(bytes_of(gathered.plan, "experts"), (8 + 10) * blob);
+  EXPECT_EQ(bytes_of(gathered.plan, "slots for experts"), 3 * 6 * blob);
+  EXPECT_TRUE(gathered.host_plan.items.empty());
+  EXPECT_EQ(rank_failure(gathered), RankFailure::kOthersGoOn);
+
+  config.experts.mode = ExpertMode::kHybrid;
+  config.experts.window = 5;
+  config.experts.rank_bytes = 13 * blob;
+  const EngineSetup hybrid = make_setup(config, files);
+  EXPECT_EQ(bytes_of(hybrid.plan, "experts"), 13 * blob);
+  EXPECT_EQ(bytes_of(hybrid.host_plan, "experts in host memory"), 20 * blob);
+  EXPECT_EQ(bytes_of(hybrid.plan, "window for experts"), 5 * 1 * blob) << "4 of a layer's 8 experts, 4 streamers";
+  EXPECT_EQ(rank_failure(hybrid), RankFailure::kEndsAll);
+
+  config.experts.host_bytes = 20 * blob - 1;
+  expect_error([&] { (void)make_setup(config, files); }, ErrorCode::kOutOfMemory,
+               {"experts in host memory", "the given limit of host memory"});
+  config.experts.rank_bytes = 7 * blob;
+  expect_error([&] { (void)make_setup(config, files); }, ErrorCode::kOutOfMemory, {"the first layer of experts"});
+}
+
+TEST(EngineSetup, VirtualRanksShareThreadsAndMemory) {
+  const ModelFiles files(kModel);
+  EngineConfig config = config_of_demo();
+  config.ranks = 3;
+  config.threads = 8;
+  config.memory_limit_bytes = uint64_t{3} << 30;
+  const EngineSetup setup = make_setup(config, files);
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(setup.ranks[static_cast<size_t>(rank)].device.threads, 2);
+    EXPECT_EQ(setup.ranks[static_cast<size_t>(rank)].device.index, rank);
+  }
+  EXPECT_EQ(setup.plan.limit_bytes, uint64_t{1} << 30);
+  config.threads = 2;
+  EXPECT_EQ(make_setup(config, files).ranks[2].device.threads, 1) << "each has at least one";
+}
+
 TEST(EngineSetup, WithoutACudaBackendTheDeviceIsRefusedByName) {
   const ModelFiles files(kModel);
   EngineConfig config = config_of_demo();

@@ -49,6 +49,28 @@ TEST_F(Failure, AStepThatDidNotRelyOnItGoesOn) {
   EXPECT_EQ(t_.scheduler.stats().requests_done, 1);
 }
 
+TEST(Retired, ARanksRequestsGoToTheOthersAndNothingGoesToIt) {
+  SchedulerUnderTest t{{.pool_blocks = {64, 64}, .load = token_load(1), .step_tokens_max = 1000}};
+  const std::vector<int32_t> shared = text(0, 64);
+  t.submit(1, shared);
+  t.submit(2, text(2, 84));
+  const auto running = t.next(0);
+  const auto other = t.next(1);
+  t.submit(3, joined(shared, text(3, 20)));
+  const auto staged = t.next(0);
+  ASSERT_EQ(ids(staged), list({3}));
+  t.scheduler.cancel(3);
+  EXPECT_EQ(t.scheduler.retire_rank(0), list({staged->id, running->id}));
+  t.scheduler.check_invariants();
+  EXPECT_EQ(t.scheduler.stats().requests_cancelled, 1) << "a cancelled request leaves with its step";
+  EXPECT_FALSE(t.next(0).has_value());
+  t.finish(other->id);
+  EXPECT_EQ(ids(t.run(1)), list({1}));
+  t.submit(4, joined(shared, text(4, 20)));
+  EXPECT_FALSE(t.next(0).has_value());
+  EXPECT_EQ(t.next(1)->hit_tokens, 64);
+}
+
 TEST_F(Failure, CommittedBlocksSurviveTheFailureOfTheirReaders) {
   t_.submit(1, shared_);
   t_.run();

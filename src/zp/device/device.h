@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -71,6 +72,8 @@ class EventState {
   [[nodiscard]] virtual EventStatus status() const = 0;
   /// Blocks the calling thread until the point is reached. Throws the failure that poisoned it.
   virtual void wait() const = 0;
+  /// See Event::reached_ns().
+  [[nodiscard]] virtual std::optional<int64_t> reached_ns() const = 0;
 };
 
 /// A point in a stream's work: a cheap value. Only Stream::record() makes one.
@@ -79,6 +82,9 @@ class Event final {
   [[nodiscard]] EventStatus status() const { return state_->status(); }
   /// Blocks the calling thread; throws the failure of any act before the point, as zp::Error.
   void wait() const { state_->wait(); }
+  /// When the point was reached, in nanoseconds of SteadyClock. Empty unless the event was recorded with
+  /// EventTiming::kTimed and is done. Never blocks.
+  [[nodiscard]] std::optional<int64_t> reached_ns() const { return state_->reached_ns(); }
   /// For the backend that made the event.
   [[nodiscard]] const EventState& state() const noexcept { return *state_; }
   [[nodiscard]] const std::shared_ptr<const EventState>& shared_state() const noexcept { return state_; }
@@ -88,6 +94,23 @@ class Event final {
   explicit Event(std::shared_ptr<const EventState> state) : state_(std::move(state)) {}
 
   std::shared_ptr<const EventState> state_;
+};
+
+/// Whether an event keeps the time at which it was reached. Untimed events cost a GPU less.
+enum class EventTiming : uint8_t { kUntimed, kTimed };
+
+/// One copy of a batch. Both ranges must live until the copy has run.
+struct CopyRange {
+  void* destination = nullptr;
+  const void* source = nullptr;
+  size_t size_bytes = 0;
+};
+
+/// What a stream is for: on the CPU it decides which of the device's links its copies go over.
+enum class StreamUse : uint8_t {
+  kCompute,   ///< operations, and copies within the device
+  kPeerLink,  ///< copies from other devices' memory
+  kHostLink,  ///< copies from host memory
 };
 
 /// Acts that run in the order they were issued, asynchronously to the host. One host thread issues at a time.
@@ -101,8 +124,12 @@ class Stream {
 
   /// Copies between any two memories that the device reaches. Both ranges must live until the act has run.
   virtual void copy(void* destination, const void* source, size_t size_bytes) = 0;
+  /// Copies all ranges, in their order. The list itself must live, unchanged, until the act has run.
+  virtual void copy_batch(std::span<const CopyRange> copies) = 0;
+  /// Sets every byte of a range that must live until the act has run.
+  virtual void fill(void* destination, std::byte value, size_t size_bytes) = 0;
   /// Marks this point in the work.
-  [[nodiscard]] Event record() { return Event(record_state()); }
+  [[nodiscard]] Event record(EventTiming timing = EventTiming::kUntimed) { return Event(record_state(timing)); }
   /// Makes all acts issued after this call wait for `event`, without blocking the host.
   virtual void wait(const Event& event) = 0;
   /// Blocks the host until all acts issued so far have run; throws the stream's first failure.
@@ -110,7 +137,7 @@ class Stream {
 
  protected:
   Stream() = default;
-  virtual std::shared_ptr<const EventState> record_state() = 0;
+  virtual std::shared_ptr<const EventState> record_state(EventTiming timing) = 0;
 };
 
 /// One compute device. Thread-safe. Outlives its streams and buffers.
@@ -126,7 +153,8 @@ class Device {
   [[nodiscard]] virtual MemoryInfo memory_info() const = 0;
   /// 256-byte aligned, uninitialised. Throws kOutOfMemory with the size asked for. Zero bytes give an empty buffer.
   [[nodiscard]] virtual Buffer allocate(size_t size_bytes, MemoryKind kind = MemoryKind::kDevice) = 0;
-  [[nodiscard]] virtual std::unique_ptr<Stream> create_stream(std::string name) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Stream> create_stream(std::string name,
+                                                              StreamUse use = StreamUse::kCompute) = 0;
 
  protected:
   Device() = default;

@@ -34,14 +34,21 @@ Answer make_answer(const Segment& segment, std::span<const float> logits, float 
 }  // namespace
 
 Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock,
-                       const MakeRank& make_rank)
-    : clock_(clock), max_pending_(config.queue_max), scheduler_(config, shape, clock) {
+                       const MakeRank& make_rank, RankFailure rank_failure)
+    : clock_(clock),
+      max_pending_(config.queue_max),
+      rank_failure_(rank_failure),
+      load_target_(config.load.target),
+      scheduler_(config, shape, clock),
+      ranks_alive_(config.ranks()) {
   for (int32_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
   const StepRunner::Description description = ranks_.front()->description();
   stats_.device = description.device;
   stats_.operations = description.operations;
   stats_.experts = description.experts;
+  stats_.ranks.resize(ranks_.size());
+  for (RankStats& rank : stats_.ranks) rank.exposed_seconds_by_layer.resize(static_cast<size_t>(shape.layers));
   thread_ = std::thread([this] { run(); });
 }
 
@@ -148,21 +155,61 @@ void Dispatcher::apply_cancellation(uint64_t id) {
 }
 
 void Dispatcher::handle(StepReport& report) {
+  if (recalled_.erase(report.id) > 0) return;
   const auto found = steps_.find(report.id);
   ZP_CHECK(found != steps_.end(), "a rank reports step {}, which it was not given", report.id);
   const RunningStep step = std::move(found->second);
   steps_.erase(found);
-  if (report.failure) {
-    if (!failure_) failure_ = Failure{ErrorCode::kDevice, "the device failed: " + message_of(report.failure)};
-    return fail_all(*failure_);
-  }
+  if (failure_) return;  // everybody has been told
+  if (report.failure)
+    return retire(step.plan,
+                  {ErrorCode::kDevice, fmt::format("rank {} failed: {}", step.plan.rank, message_of(report.failure))});
   (void)scheduler_.finish_step(step.plan.id, StepOutcome::kDone);
+  count_step(step.plan, report);
+  answer_segments(step, report.result);
+}
+
+void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
+  const std::lock_guard lock(mutex_);
+  RankStats& rank = stats_.ranks[static_cast<size_t>(plan.rank)];
+  rank.fill =
+      (rank.fill * static_cast<double>(rank.steps) + plan.load / load_target_) / static_cast<double>(rank.steps + 1);
+  ++rank.steps;
+  rank.computed_tokens += plan.tokens;
+  rank.compute_seconds += report.seconds;
+  ++stats_.steps;
+  stats_.compute_seconds += report.seconds;
+  for (const LayerWait& wait : report.waits) {
+    const double exposed = static_cast<double>(wait.exposed_ns) * 1e-9;
+    const double peer_wait = static_cast<double>(wait.peer_wait_ns) * 1e-9;
+    rank.exposed_seconds_by_layer[static_cast<size_t>(wait.layer)] += exposed;
+    rank.exposed_seconds += exposed;
+    rank.peer_wait_seconds += peer_wait;
+    stats_.exposed_seconds += exposed;
+    stats_.peer_wait_seconds += peer_wait;
+  }
+}
+
+// The rank of a failed step runs nothing more. Its requests go to the other ranks, unless they were in a failed step
+// before: what fails wherever it runs must not take one rank after another with it.
+void Dispatcher::retire(const StepPlan& plan, const Failure& failure) {
+  --ranks_alive_;
   {
     const std::lock_guard lock(mutex_);
-    ++stats_.steps;
-    stats_.compute_seconds += report.seconds;
+    stats_.ranks[static_cast<size_t>(plan.rank)].failure = failure.message;
   }
-  answer_segments(step, report.result);
+  if (ranks_alive_ == 0 || rank_failure_ == RankFailure::kEndsAll) {
+    failure_ = failure;
+    return fail_all(failure);
+  }
+  for (const Segment& segment : plan.segments) {
+    const auto request = requests_.find(segment.request);
+    if (request == requests_.end() || ++request->second.failed_steps < 2) continue;
+    (void)scheduler_.cancel(segment.request);
+    finish(segment.request, failure);
+  }
+  for (const uint64_t step : scheduler_.retire_rank(plan.rank))
+    if (steps_.erase(step) > 0) recalled_.insert(step);
 }
 
 void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& result) {
@@ -185,15 +232,20 @@ void Dispatcher::start_steps() {
       std::optional<StepPlan> plan =
           scheduler_.next_step(static_cast<int32_t>(r), idle ? StepFill::kAny : StepFill::kFullOnly);
       if (!plan) break;
-      ForwardStep step = build_step(*plan, [this](uint64_t id) {
-        const Pending& request = requests_.at(id);
-        return RequestView{.tokens = request.tokens, .candidates = request.candidates};
-      });
-      const uint64_t id = plan->id;
-      steps_.emplace(id, RunningStep{std::move(*plan), step.candidate_offsets});
-      ranks_[r]->start({id, std::move(step)});
+      start_step(std::move(*plan));
     }
   }
+}
+
+void Dispatcher::start_step(StepPlan plan) {
+  ForwardStep step = build_step(plan, [this](uint64_t id) {
+    const Pending& request = requests_.at(id);
+    return RequestView{.tokens = request.tokens, .candidates = request.candidates};
+  });
+  const uint64_t id = plan.id;
+  StepRunner& rank = *ranks_.at(static_cast<size_t>(plan.rank));
+  steps_.emplace(id, RunningStep{std::move(plan), step.candidate_offsets});
+  rank.start({id, std::move(step)});
 }
 
 void Dispatcher::finish(uint64_t id, Outcome outcome) {

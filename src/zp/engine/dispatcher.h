@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -30,7 +31,8 @@ class Dispatcher final {
   using MakeRank = std::function<std::unique_ptr<StepRunner>(int32_t rank, StepRunner::Report report)>;
 
   /// Makes as many ranks as `config` has; blocks while they load. `clock` outlives it.
-  Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock, const MakeRank& make_rank);
+  Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock, const MakeRank& make_rank,
+             RankFailure rank_failure = RankFailure::kOthersGoOn);
   /// Fails what is unanswered with kCancelled, and waits for the steps that run.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
@@ -48,6 +50,7 @@ class Dispatcher final {
     std::vector<int32_t> tokens;
     std::vector<int32_t> candidates;
     Callback callback;
+    int32_t failed_steps = 0;  // steps that it was in and that failed
   };
   struct Submission {
     uint64_t id = 0;
@@ -70,6 +73,9 @@ class Dispatcher final {
   [[nodiscard]] bool any_cancelled() const;
   void handle(StepReport& report);
   void start_steps();
+  void start_step(StepPlan plan);
+  void count_step(const StepPlan& plan, const StepReport& report);
+  void retire(const StepPlan& plan, const Failure& failure);
   void answer_segments(const RunningStep& step, const ForwardResult& result);
   void finish(uint64_t id, Outcome outcome);
   void fail_all(const Failure& failure);
@@ -78,13 +84,17 @@ class Dispatcher final {
 
   const Clock& clock_;
   const int32_t max_pending_;
+  const RankFailure rank_failure_;
+  const double load_target_;
   BoundedQueue<Command> commands_{kCommandsMax};
 
   // The scheduling thread's own.
   Scheduler scheduler_;
   std::unordered_map<uint64_t, Pending> requests_;
   std::unordered_map<uint64_t, RunningStep> steps_;  // handed to ranks, not reported
-  std::optional<Failure> failure_;                   // set: nothing runs any more, and this is why
+  std::unordered_set<uint64_t> recalled_;            // handed to ranks, taken back, not reported
+  int32_t ranks_alive_ = 0;
+  std::optional<Failure> failure_;  // set: nothing runs any more, and this is why
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

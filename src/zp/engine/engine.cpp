@@ -8,7 +8,9 @@
 #include "zp/engine/group_setup.h"
 #include "zp/engine/intake.h"
 #include "zp/engine/lockstep_group.h"
+#include "zp/engine/rank_group.h"
 #include "zp/engine/setup.h"
+#include "zp/engine/trace.h"
 #include "zp/model/weights.h"
 #include "zp/tokenizer/tokenizer.h"
 
@@ -23,9 +25,12 @@ class Engine::Impl final {
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
                                                 .max_request_tokens = setup_.scheduler.max_request_tokens,
                                                 .model_revision = setup_.model_revision}),
-        group_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, files_, clock_) : nullptr),
-        dispatcher_(setup_.scheduler, files_.shape(), clock_,
-                    [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); }),
+        lockstep_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, files_, clock_) : nullptr),
+        ranks_(setup_.group ? nullptr : std::make_unique<RankGroup>(setup_, files_)),
+        dispatcher_(
+            setup_.scheduler, files_.shape(), clock_,
+            [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
+            rank_failure(setup_)),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -34,14 +39,28 @@ class Engine::Impl final {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.plan.items;
-    if (group_) stats.group = group_->stats();
+    if (lockstep_) stats.group = lockstep_->stats();
+    for (const MemoryItem& item : setup_.host_plan.items) stats.memory_plan.push_back(item);
     return stats;
+  }
+  [[nodiscard]] std::string trace() const {
+    if (!setup_.trace) fail(ErrorCode::kInvalidArgument, "no trace was kept: EngineConfig::trace is not set");
+    return format_trace(ranks_->spans());
   }
 
  private:
   std::unique_ptr<StepRunner> make_rank(int32_t rank, StepRunner::Report report) {
-    if (group_) return group_->make_runner(rank, std::move(report));
-    return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)), files_, clock_, std::move(report));
+    if (lockstep_) return lockstep_->make_runner(rank, std::move(report));
+    RankGroup::Loaded& loaded = ranks_->rank(rank);
+    return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)),
+                                  Rank::Parts{.device = *loaded.device,
+                                              .ops = *loaded.ops,
+                                              .shape = files_.shape(),
+                                              .weights = loaded.weights,
+                                              .experts = ranks_->make_experts(rank),
+                                              .spans = loaded.spans.get(),
+                                              .clock = clock_},
+                                  std::move(report));
   }
 
   SteadyClock clock_;
@@ -49,7 +68,8 @@ class Engine::Impl final {
   ModelFiles files_;
   EngineSetup setup_;
   Intake intake_;
-  std::unique_ptr<LockstepGroup> group_;  // null unless the strategy is a synchronous one
+  std::unique_ptr<LockstepGroup> lockstep_;  // of a synchronous strategy; else null, and there is
+  std::unique_ptr<RankGroup> ranks_;
   Dispatcher dispatcher_;
   double load_seconds_;
 };
@@ -76,5 +96,7 @@ std::optional<int32_t> Engine::candidate_token(std::string_view context, std::st
 }
 
 EngineStats Engine::stats() const { return impl_->stats(); }
+
+std::string Engine::trace_json() const { return impl_->trace(); }
 
 }  // namespace zp

@@ -73,6 +73,8 @@ EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files
   const ModelShape& shape = files.shape();
   GroupSpec spec;
   spec.layout = layout_of(config, shape);
+  spec.pace = {.bytes_per_second = config.experts.peer_link.bytes_per_second,
+               .latency_ns = config.experts.peer_link.latency_us * 1000};
   spec.rank.device = parse_device(config.device);
   const int32_t threads = config.threads > 0 ? config.threads : usable_cores();
   spec.rank.device.threads = std::max(1, threads / spec.layout.ranks);

@@ -3,23 +3,17 @@
 
 #include <utility>
 
-#include "zp/base/host_info.h"
 #include "zp/cache/block_hash.h"
 
 namespace zp {
 
-Rank::Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, Report report)
-    : clock_(clock),
+Rank::Rank(const RankSpec& spec, Parts parts, Report report)
+    : parts_(std::move(parts)),
       report_(std::move(report)),
-      device_(make_device(spec.device)),
-      ops_(make_ops(*device_, spec.ops)),
-      shape_(files.shape()),
-      weights_(load_weights(files, *device_, *ops_)),
-      experts_(shape_, ExpertReader(files, *ops_), *device_,
-               spec.device.threads > 0 ? spec.device.threads : usable_cores()),
-      kv_pool_(*device_, shape_, ops_->activation_dtype(), kBlockTokens, spec.kv_blocks),
-      forward_({*device_, *ops_, shape_, weights_, experts_, kv_pool_}, spec.limits),
-      stream_(device_->create_stream("compute")),
+      kv_pool_(parts_.device, parts_.shape, parts_.ops.activation_dtype(), kBlockTokens, spec.kv_blocks),
+      forward_({parts_.device, parts_.ops, parts_.shape, parts_.weights, *parts_.experts, kv_pool_, parts_.spans},
+               spec.limits),
+      stream_(parts_.device.create_stream("compute")),
       thread_([this] { run(); }) {}
 
 Rank::~Rank() {
@@ -33,25 +27,45 @@ void Rank::start(StepWork work) {
 }
 
 StepRunner::Description Rank::description() const {
-  return {device_->description(), std::string(ops_->description()), std::string(experts_.description())};
+  return {parts_.device.description(), std::string(parts_.ops.description()),
+          std::string(parts_.experts->description())};
 }
 
 void Rank::run() {
   std::exception_ptr failure;
-  while (std::optional<StepWork> work = queue_.pop()) {
-    StepReport report{.id = work->id, .result = {}, .failure = failure, .seconds = 0};
-    const int64_t begin_ns = clock_.now_ns();
-    if (!failure) {
-      try {
-        report.result = forward_.run(*stream_, work->step);
-      } catch (...) {
-        // A device that failed once is not used again: its memory may be anything.
-        failure = report.failure = std::current_exception();
-      }
+  while (true) {
+    std::optional<StepWork> work = queue_.try_pop();
+    if (!work) {
+      parts_.experts->set_busy(false);
+      work = queue_.pop();
+      if (!work) return;
     }
-    report.seconds = static_cast<double>(clock_.now_ns() - begin_ns) * 1e-9;
+    if (failure) {
+      // A device that failed once is not used again: its memory may be anything.
+      report_({.id = work->id, .result = {}, .failure = failure, .seconds = 0, .waits = {}});
+      continue;
+    }
+    parts_.experts->set_busy(true);
+    StepReport report = run_step(*work);
+    failure = report.failure;
     report_(std::move(report));
+    // Only now, so that whoever fails because of this rank is heard after it.
+    if (failure) parts_.experts->abandon(failure);
   }
+}
+
+StepReport Rank::run_step(const StepWork& work) {
+  StepReport report;
+  report.id = work.id;
+  const int64_t begin_ns = parts_.clock.now_ns();
+  try {
+    report.result = forward_.run(*stream_, work.step);
+  } catch (...) {
+    report.failure = std::current_exception();
+  }
+  report.seconds = static_cast<double>(parts_.clock.now_ns() - begin_ns) * 1e-9;
+  report.waits = parts_.experts->take_waits();
+  return report;
 }
 
 }  // namespace zp

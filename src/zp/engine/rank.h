@@ -12,7 +12,7 @@
 #include "zp/base/clock.h"
 #include "zp/device/factory.h"
 #include "zp/engine/memory_plan.h"
-#include "zp/expert/resident.h"
+#include "zp/model/expert_source.h"
 #include "zp/model/forward.h"
 #include "zp/ops/factory.h"
 
@@ -26,6 +26,12 @@ struct RankSpec {
   int64_t kv_blocks = 0;
 };
 
+/// What a rank's failure means to the others.
+enum class RankFailure : uint8_t {
+  kOthersGoOn,  ///< its requests run elsewhere, once; the engine ends with its last rank
+  kEndsAll,     ///< ranks depend on one another: every request fails with the cause
+};
+
 struct StepWork {
   uint64_t id = 0;
   ForwardStep step;
@@ -36,6 +42,7 @@ struct StepReport {
   ForwardResult result;
   std::exception_ptr failure;  ///< set: there is no result, and the rank runs nothing any more
   double seconds = 0;
+  std::vector<LayerWait> waits;  ///< for experts, by layer
 };
 
 /// Who runs steps, as the scheduling thread sees it: one after another, in the order they are started, each reported
@@ -65,8 +72,17 @@ class StepRunner {
 /// start() is called by the scheduling thread; `report` is called by the rank's own.
 class Rank final : public StepRunner {
  public:
-  /// Loads the model; blocks. `files` and `clock` outlive the rank.
-  Rank(const RankSpec& spec, const ModelFiles& files, const Clock& clock, Report report);
+  /// What a rank works with; all that is referred to outlives it.
+  struct Parts {
+    Device& device;
+    Ops& ops;
+    const ModelShape& shape;
+    const ModelWeights& weights;
+    std::unique_ptr<ExpertSource> experts;
+    SpanLog* spans = nullptr;  ///< null: no trace is wanted
+    const Clock& clock;
+  };
+  Rank(const RankSpec& spec, Parts parts, Report report);
   /// Runs what was started, then ends.
   ~Rank() override;
 
@@ -75,16 +91,12 @@ class Rank final : public StepRunner {
 
  private:
   void run();
+  [[nodiscard]] StepReport run_step(const StepWork& work);
 
   static constexpr size_t kQueuedSteps = 2;
 
-  const Clock& clock_;
+  Parts parts_;
   Report report_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Ops> ops_;
-  ModelShape shape_;
-  ModelWeights weights_;
-  ResidentExperts experts_;
   KvPool kv_pool_;
   Forward forward_;
   std::unique_ptr<Stream> stream_;

@@ -8,7 +8,10 @@
 #include <charconv>
 
 #include "zp/base/error.h"
+#include "zp/base/host_info.h"
 #include "zp/cache/block_hash.h"
+#include "zp/cache/prefix_index.h"
+#include "zp/engine/expert_setup.h"
 #include "zp/engine/weight_bytes.h"
 
 namespace zp {
@@ -20,19 +23,68 @@ constexpr int64_t kDefaultKvTokens = 65536;
 constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
 constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
 
-// Everything but the keys and values.
+// Everything but experts, and keys and values.
 MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSpec& ops, const ForwardLimits& limits) {
-  const uint64_t blob_bytes =
-      shape.moe_layers() == 0
-          ? 0
-          : packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate});
   MemoryPlan plan;
-  plan.items = {
-      {"replicated weights", replicated_weight_bytes(shape, device, ops)},
-      {"experts", blob_bytes * static_cast<uint64_t>(shape.experts) * static_cast<uint64_t>(shape.moe_layers())},
-      {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
-      {"scratch of operations", ops_scratch_bytes(device, ops)}};
+  plan.items = {{"replicated weights", replicated_weight_bytes(shape, device, ops)},
+                {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
+                {"scratch of operations", ops_scratch_bytes(device, ops)}};
   return plan;
+}
+
+// Bytes of an expert's blob.
+size_t blob_bytes_of(const Device& device, const ModelShape& shape, const OpsSpec& ops) {
+  if (shape.moe_layers() == 0) return 0;
+  return packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate});
+}
+
+// Virtual ranks share the host's memory, so each may use its part; a GPU's memory is its own.
+void set_limit(const EngineConfig& config, const Device& device, MemoryPlan& plan) {
+  plan.limit_bytes = config.memory_limit_bytes.value_or(device.memory_info().free_bytes);
+  plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device.description();
+  if (device.kind() != DeviceKind::kCpu || config.ranks == 1) return;
+  plan.limit_bytes /= static_cast<uint64_t>(config.ranks);
+  plan.limit_source = fmt::format("for each of {} ranks: {}", config.ranks, plan.limit_source);
+}
+
+uint64_t left_bytes(const MemoryPlan& plan) {
+  const uint64_t used = plan.total_bytes();
+  return plan.limit_bytes > used ? plan.limit_bytes - used : 0;
+}
+
+std::shared_ptr<Link> make_link(const LinkConfig& config, std::string name) {
+  if (config.bytes_per_second == 0 && config.latency_us == 0) return nullptr;
+  return std::make_shared<Link>(LinkSpec{
+      .name = std::move(name), .bytes_per_second = config.bytes_per_second, .latency_ns = config.latency_us * 1000});
+}
+
+DeviceSpec rank_device(const EngineConfig& config, const DeviceSpec& first, int32_t rank) {
+  DeviceSpec device = first;
+  device.index += rank;
+  device.peer_link = make_link(config.experts.peer_link, fmt::format("the peer link of rank {}", rank));
+  device.host_link = make_link(config.experts.host_link, fmt::format("the host link of rank {}", rank));
+  return device;
+}
+
+// Adds what experts take to the plans of a rank and of the host, and decides where they live.
+void plan_experts(const EngineConfig& config, const ModelFiles& files, Device& device, const OpsSpec& ops,
+                  EngineSetup& setup) {
+  const size_t blob_bytes = setup.blob_bytes = blob_bytes_of(device, files.shape(), ops);
+  // Unless told how much to keep of keys and values, an eighth is left to them.
+  const uint64_t left = left_bytes(setup.plan);
+  const uint64_t kv = config.kv_cache_bytes.value_or(std::min(left / 8, kDefaultKvBytesMax));
+  setup.placement = place_experts(config, files.shape(), {blob_bytes, left > kv ? left - kv : 0});
+  for (MemoryItem& item : expert_memory(config, setup.placement, blob_bytes))
+    setup.plan.items.push_back(std::move(item));
+  const uint64_t on_host = host_expert_bytes(setup.placement, blob_bytes);
+  if (on_host == 0) return;
+  setup.host_plan.items = {{"experts in host memory", on_host}};
+  setup.host_plan.limit_bytes = config.experts.host_bytes.value_or(host_memory().available_bytes);
+  setup.host_plan.limit_source =
+      config.experts.host_bytes ? "the given limit of host memory" : "available in host memory";
+  require_fits(setup.host_plan, "More ranks, or fewer experts in host memory, take less");
+  if (device.kind() == DeviceKind::kCpu)
+    setup.plan.items.push_back({"a share of host memory", on_host / static_cast<uint64_t>(config.ranks)});
 }
 
 }  // namespace
@@ -59,6 +111,7 @@ ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tok
 OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute, const ForwardLimits& limits) {
   return {.activation = compute,
           .reference = config.reference_ops,
+          .paced_flops_per_second = config.paced_flops_per_second,
           .limits = {.moe_tokens = limits.chunk_tokens,
                      .experts_per_token = shape.experts_per_token,
                      .experts = shape.experts,
@@ -72,10 +125,8 @@ OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType comp
 
 uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
   if (config.kv_cache_bytes) return *config.kv_cache_bytes;
-  const uint64_t used = plan.total_bytes();
-  const uint64_t left = plan.limit_bytes > used ? plan.limit_bytes - used : 0;
   const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
-  return std::min(left / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
+  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
 }
 
 SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape) {
@@ -92,6 +143,12 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& s
 
 std::string model_revision(const EngineConfig& config) {
   return std::filesystem::absolute(config.model).lexically_normal().string();
+}
+
+RankFailure rank_failure(const EngineSetup& setup) {
+  const bool coupled = setup.placement.placing() == Placing::kHybrid;
+  const bool cuda = setup.ranks.front().device.kind == DeviceKind::kCuda;
+  return coupled || cuda ? RankFailure::kEndsAll : RankFailure::kOthersGoOn;
 }
 
 DeviceSpec parse_device(const std::string& text) {
@@ -114,21 +171,31 @@ std::vector<std::string> validate(const EngineConfig& config) {
       problems.push_back(fmt::format("{} is {}; it must lie in [{}, {}]", name, value, low, high));
   };
   if (config.model.empty()) problems.emplace_back("model is empty; it must name a checkpoint folder");
+  in_range("ranks", config.ranks, 1, kMaxRanks);
   in_range("threads", config.threads, 0, 1024);
-  in_range("ranks", config.ranks, 1, 64);
-  if (config.strategy == "asyncep" && config.ranks > 1)
-    problems.push_back(fmt::format("ranks is {}; with strategy asyncep it must be 1 for now", config.ranks));
   in_range("step_tokens", config.step_tokens, 1, int64_t{1} << 20);
   in_range("chunk_tokens", config.chunk_tokens, 1, int64_t{1} << 20);
   in_range("max_context_tokens", config.max_context_tokens, 0, int64_t{1} << 23);
   in_range("max_pending_requests", config.max_pending_requests, 1, 1 << 20);
+  if (!(config.paced_flops_per_second >= 0 && config.paced_flops_per_second <= 1e18))
+    problems.push_back(
+        fmt::format("paced_flops_per_second is {}; it must lie in [0, 1e18]", config.paced_flops_per_second));
+  if (config.paced_flops_per_second > 0 && config.device != "cpu")
+    problems.push_back(fmt::format("only virtual ranks on the CPU can be paced; the device is '{}'", config.device));
+  if (config.strategy != "asyncep" && config.experts.mode != ExpertMode::kAuto)
+    problems.push_back(
+        fmt::format("strategy {} decides itself where experts live; experts.mode must be auto", config.strategy));
+  if (config.strategy != "asyncep" && config.trace)
+    problems.push_back(fmt::format("trace is of strategy asyncep alone; the strategy is {}", config.strategy));
+  validate_experts(config, problems);
   return problems;
 }
 
 EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   const ModelShape& shape = files.shape();
   DeviceSpec device_spec = parse_device(config.device);
-  device_spec.threads = config.threads;
+  // Each rank has its share of the threads, and at least one.
+  device_spec.threads = std::max(1, (config.threads > 0 ? config.threads : usable_cores()) / config.ranks);
   const std::unique_ptr<Device> device = make_device(device_spec);
 
   EngineSetup setup;
@@ -137,15 +204,21 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, files, *device), limits);
 
   setup.plan = fixed_plan(shape, *device, ops, limits);
-  setup.plan.limit_bytes = config.memory_limit_bytes.value_or(device->memory_info().free_bytes);
-  setup.plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device->description();
+  set_limit(config, *device, setup.plan);
+  plan_experts(config, files, *device, ops, setup);
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
   const auto kv_blocks =
       static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan, block_bytes) / block_bytes, INT32_MAX / 2));
   setup.plan.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
 
-  setup.ranks.push_back({.device = device_spec, .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
-  setup.scheduler.pool_blocks = {kv_blocks};
+  for (int32_t rank = 0; rank < config.ranks; ++rank)
+    setup.ranks.push_back(
+        {.device = rank_device(config, device_spec, rank), .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
+  setup.streaming = {
+      .slots = config.experts.slots, .window = config.experts.window, .slice_bytes = config.experts.slice_bytes};
+  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
+  setup.trace = config.trace;
+  setup.scheduler.pool_blocks.assign(static_cast<size_t>(config.ranks), kv_blocks);
   setup.model_revision = model_revision(config);
   return setup;
 }

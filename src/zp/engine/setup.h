@@ -10,6 +10,8 @@
 #include "zp/engine/group_member.h"
 #include "zp/engine/memory_plan.h"
 #include "zp/engine/rank.h"
+#include "zp/expert/placement.h"
+#include "zp/expert/streamed.h"
 #include "zp/model/weights.h"
 #include "zp/schedule/config.h"
 
@@ -22,8 +24,14 @@ inline constexpr int64_t kCandidatesMax = 65536;
 struct EngineSetup {
   std::vector<RankSpec> ranks;
   SchedulerConfig scheduler;
-  std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks`
+  Placement placement;
+  size_t blob_bytes = 0;  ///< of one expert; 0 in a model without
+  StreamingSpec streaming;
+  int32_t load_threads = 1;
+  bool trace = false;
+  std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks`, and none of the above
   MemoryPlan plan;                 ///< of each rank, or of a whole group
+  MemoryPlan host_plan;            ///< of host memory that experts take
   std::string model_revision;      ///< tells this checkpoint's cached blocks from any other's
 };
 
@@ -44,6 +52,8 @@ struct EngineSetup {
 /// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
 [[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
 [[nodiscard]] std::string model_revision(const EngineConfig& config);
+/// In hybrid mode ranks bring experts in for one another; a GPU's failure leaves the process without a working driver.
+[[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);
 
 /// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.
 [[nodiscard]] DeviceSpec parse_device(const std::string& text);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "zp/device/device.h"
+#include "zp/expert/expert_store.h"
 #include "zp/model/expert_source.h"
 #include "zp/model/weights.h"
 
@@ -18,14 +20,14 @@ class ResidentExperts final : public ExpertSource {
 
   [[nodiscard]] std::string_view description() const noexcept override { return "resident"; }
   [[nodiscard]] std::span<const std::byte* const> acquire(int32_t layer, Stream& compute) override;
-  void release(int32_t layer, Stream& compute) override;
+  void release(int32_t /*layer*/, Stream& /*compute*/) override {}
+  [[nodiscard]] std::vector<LayerWait> take_waits() override { return {}; }
+  void set_busy(bool /*busy*/) override {}
+  void abandon(const std::exception_ptr& /*failure*/) override {}
 
  private:
-  struct Layer {
-    Buffer blobs;                           // experts * blob_bytes
-    std::vector<const std::byte*> experts;  // [E], into blobs; empty for a dense layer
-  };
-  std::vector<Layer> layers_;
+  std::unique_ptr<ExpertStore> store_;
+  std::vector<std::vector<const std::byte*>> layers_;  // [layer][E]; empty for a dense layer
 };
 
 }  // namespace zp

@@ -2,6 +2,8 @@
 // Source of the order of operations: transformers' modeling_qwen3_moe.py.
 #include "zp/model/forward.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -76,11 +78,19 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
   const std::vector<LayerMetadata> metadata = metadata_of(step);
-  embed(stream, step);
-  run_layers(stream, step, metadata);
   ForwardResult result;
-  output_head(stream, step, result);
-  stream.synchronize();
+  try {
+    embed(stream, step);
+    run_layers(stream, step, metadata);
+    output_head(stream, step, result);
+  } catch (...) {
+    // What was issued still reads the step and its metadata.
+    try {
+      stream.synchronize();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the first failure is the cause
+    }
+    throw;
+  }
   return result;
 }
 
@@ -92,23 +102,31 @@ void Forward::run_layers(Stream& stream, const ForwardStep& step, std::span<cons
     project(stream, step, 0, rows);
   }
   for (int32_t l = 0; l < parts_.shape.layers; ++l) {
+    const std::optional<Event> begin = mark(stream);
     attend(stream, step, metadata[static_cast<size_t>(l)]);
+    end_span(stream, begin, "attention", l);
     feed_forward(stream, step, l);
   }
 }
 
 // Everything of a layer after attention, and the next layer's projections: those follow in the same chunk, since q, k
-// and v overwrite rows that this layer has used.
+// and v overwrite rows that this layer has used. Experts are waited for only when the first chunk needs them.
 void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t layer) {
   const auto tokens = static_cast<int64_t>(step.ids.size());
   const bool moe = parts_.shape.feed_forward[static_cast<size_t>(layer)] == FeedForward::kMoe;
-  const auto experts = moe ? parts_.experts.acquire(layer, stream) : std::span<const std::byte* const>();
+  std::span<const std::byte* const> experts;
+  std::optional<Event> begin_event = mark(stream);
   for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
     const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
     attention_out(stream, layer, rows);
     norm(stream, feed_forward_norm(layer), rows, true);
     if (moe) {
       route(stream, layer, rows);
+      if (begin == 0) {
+        end_span(stream, begin_event, "router", layer);
+        experts = parts_.experts.acquire(layer, stream);
+        begin_event = mark(stream);
+      }
       run_experts(stream, rows, experts);
     } else {
       run_dense(stream, layer, rows);
@@ -116,7 +134,17 @@ void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t laye
     norm(stream, attention_norm(layer + 1), rows, true);
     if (layer + 1 < parts_.shape.layers) project(stream, step, layer + 1, rows);
   }
-  if (moe) parts_.experts.release(layer, stream);
+  if (moe && tokens > 0) parts_.experts.release(layer, stream);
+  end_span(stream, begin_event, moe ? "experts" : "dense", layer);
+}
+
+std::optional<Event> Forward::mark(Stream& stream) const {
+  if (parts_.spans == nullptr) return std::nullopt;
+  return stream.record(EventTiming::kTimed);
+}
+
+void Forward::end_span(Stream& stream, const std::optional<Event>& begin, std::string_view name, int32_t layer) {
+  if (begin) parts_.spans->add(Lane::kCompute, fmt::format("{} {}", name, layer), *begin, *mark(stream));
 }
 
 Forward::Buffers Forward::buffers() const {

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "zp/device/device.h"
+#include "zp/device/span_log.h"
 #include "zp/model/expert_source.h"
 #include "zp/model/kv_pool.h"
 #include "zp/model/weights.h"
@@ -92,6 +95,7 @@ class Forward final {
     const ModelWeights& weights;
     ExpertSource& experts;
     const KvPool& kv_pool;
+    SpanLog* spans = nullptr;  ///< null: no trace is wanted
   };
   Forward(const Parts& parts, const ForwardLimits& limits);
   ~Forward();
@@ -149,6 +153,9 @@ class Forward final {
   void feed_forward(Stream& stream, const ForwardStep& step, int32_t layer);
   void head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets);
   [[nodiscard]] LayerMetadata layer_metadata(const ForwardStep& step, int32_t layer) const;
+  /// For traces: a point in the work, and a span that began at one and ends here. Nothing unless a trace is wanted.
+  [[nodiscard]] std::optional<Event> mark(Stream& stream) const;
+  void end_span(Stream& stream, const std::optional<Event>& begin, std::string_view name, int32_t layer);
 
   Parts parts_;
   ForwardLimits limits_;

@@ -7,6 +7,7 @@
 #include "zp/ops/cpu/attention.h"
 #include "zp/ops/cpu/cpu_ops.h"
 #include "zp/ops/cpu/gemm.h"
+#include "zp/ops/cpu/paced_ops.h"
 #include "zp/ops/cuda_entry.h"
 #include "zp/ops/reference/reference_ops.h"
 
@@ -47,6 +48,11 @@ std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
   if (device.kind() == DeviceKind::kCuda) {
     if (spec.reference) fail(ErrorCode::kUnsupported, "the reference operations run on the device 'cpu' only");
     return make_cuda_ops(device, spec);
+  }
+  if (spec.paced_flops_per_second > 0) {
+    OpsSpec unpaced = spec;
+    unpaced.paced_flops_per_second = 0;
+    return std::make_unique<cpu::PacedOps>(make_ops(device, unpaced), spec.paced_flops_per_second);
   }
   const DType activation = activation_of(device, spec);
   if (spec.reference) return std::make_unique<reference::ReferenceOps>(device, activation);

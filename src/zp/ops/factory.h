@@ -25,6 +25,8 @@ struct OpsSpec {
   /// Unset: bf16 where the device multiplies it fast (AMX or AVX-512 on a CPU), f32 elsewhere.
   std::optional<DType> activation;
   bool reference = false;  ///< The plain loops of ops/reference instead of the fast ones (CPU only; slow).
+  /// CPU: an operation completes no earlier than its FLOPs take at this rate, to model a device; 0: as it can.
+  double paced_flops_per_second = 0;
   OpsLimits limits;
 };
 

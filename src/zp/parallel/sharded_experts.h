@@ -26,6 +26,9 @@ class ShardedExperts final : public ExpertSource {
   [[nodiscard]] std::string_view description() const noexcept override { return "sharded"; }
   [[nodiscard]] std::span<const std::byte* const> acquire(int32_t layer, Stream& compute) override;
   void release(int32_t /*layer*/, Stream& /*compute*/) override {}
+  [[nodiscard]] std::vector<LayerWait> take_waits() override { return {}; }
+  void set_busy(bool /*busy*/) override {}
+  void abandon(const std::exception_ptr& /*failure*/) override {}
 
  private:
   struct Layer {

@@ -16,7 +16,8 @@ Scheduler::Scheduler(SchedulerConfig config, const ModelShape& shape, const Cloc
       clock_(clock),
       policy_(policy != nullptr ? std::move(policy) : std::make_unique<PrefixSaturationPolicy>()),
       index_(config_.pool_blocks),
-      steps_(static_cast<size_t>(config_.ranks())) {
+      steps_(static_cast<size_t>(config_.ranks())),
+      retired_(static_cast<size_t>(config_.ranks()), false) {
   const std::vector<std::string> problems = validate(config_);
   ZP_CHECK(problems.empty(), "the configuration was not validated: {}", fmt::join(problems, "; "));
 }
@@ -49,6 +50,7 @@ CancelResult Scheduler::cancel(uint64_t request) {
 std::optional<StepPlan> Scheduler::next_step(int32_t rank, StepFill fill) {
   ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
   const bool busy = !steps_[static_cast<size_t>(rank)].empty();
+  if (retired_[static_cast<size_t>(rank)]) return std::nullopt;
   if (steps_[static_cast<size_t>(rank)].size() >= kStepsPerRank || queue_.size() == 0) return std::nullopt;
   const std::vector<const QueuedRequest*> window = look_ahead();
   const BatchPlan batch = plan(window);
@@ -104,6 +106,17 @@ void Scheduler::recall_step(uint64_t step) {
   }
 }
 
+std::vector<uint64_t> Scheduler::retire_rank(int32_t rank) {
+  ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
+  retired_[static_cast<size_t>(rank)] = true;
+  std::vector<uint64_t> recalled;
+  while (!steps_[static_cast<size_t>(rank)].empty()) {
+    recalled.push_back(steps_[static_cast<size_t>(rank)].back().id);
+    recall_step(recalled.back());
+  }
+  return recalled;
+}
+
 void Scheduler::set_load_target(double target, double target_deadline) {
   config_.load.target = target;
   config_.load.target_deadline = target_deadline;
@@ -156,8 +169,9 @@ void Scheduler::forget_path(QueuedRequest& request) {
 
 BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window) const {
   std::vector<RankView> ranks;
-  for (const std::deque<StepRecord>& steps : steps_) {
-    RankView view{.open = steps.size() < kStepsPerRank};
+  for (size_t rank = 0; rank < steps_.size(); ++rank) {
+    const std::deque<StepRecord>& steps = steps_[rank];
+    RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank};
     for (const StepRecord& step : steps) view.load_unfinished += step.load;
     if (!steps.empty()) view.unfinished_step = steps.back().id;
     ranks.push_back(view);

@@ -78,6 +78,10 @@ class Scheduler final {
   /// leave. For a staged step whose requests were cancelled, or that could be planned better.
   void recall_step(uint64_t step);
 
+  /// The rank runs nothing any more. Its unfinished steps are recalled and their ids returned; their requests wait
+  /// again in their old places, cancelled ones leave. It gets no further step.
+  std::vector<uint64_t> retire_rank(int32_t rank);
+
   /// Steps planned from now on are filled to this load (the saturation threshold moves while the engine runs).
   void set_load_target(double target, double target_deadline);
 
@@ -117,6 +121,7 @@ class Scheduler final {
   PrefixIndex index_;
   RequestQueue queue_;
   std::vector<std::deque<StepRecord>> steps_;             ///< [ranks] unfinished, in order
+  std::vector<bool> retired_;                             ///< [ranks]
   std::unordered_map<uint64_t, int32_t> rank_of_step_;    ///< unfinished steps
   std::unordered_map<uint64_t, QueuedRequest*> in_step_;  ///< requests in unfinished steps, by id
   std::vector<uint64_t> interned_;                        ///< waiting requests whose paths are in the index

@@ -17,7 +17,7 @@ AnswerWriter::~AnswerWriter() {
 
 void AnswerWriter::write(int64_t row_index, std::string_view line) {
   const std::lock_guard lock(mutex_);
-  if (failure_) throw *failure_;
+  if (failure_) throw Error(*failure_);
   ZP_CHECK(!closed_, "row {} comes after close()", row_index);
   ZP_CHECK(row_index >= next_ && !held_.contains(row_index), "row {} is given twice", row_index);
   ZP_CHECK(line.find('\n') == std::string_view::npos, "the answer of row {} holds a line end", row_index);
@@ -46,7 +46,7 @@ void AnswerWriter::write_text(const std::string& text) {
 
 int64_t AnswerWriter::close() {
   const std::lock_guard lock(mutex_);
-  if (failure_) throw *failure_;
+  if (failure_) throw Error(*failure_);
   if (closed_) return missing_;
   closed_ = true;
   std::string text;

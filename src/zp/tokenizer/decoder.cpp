@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "zp/base/error.h"
 #include "zp/tokenizer/utf8.h"
@@ -61,7 +60,7 @@ void Decoder::add(const JsonView& json, int depth) {
 std::string Decoder::apply(std::vector<std::string> tokens, const ByteAlphabet& alphabet) const {
   for (const Step step : steps_) {
     std::string text = step == Step::kFuse ? join(tokens, "") : repair_utf8(bytes_of(tokens, alphabet));
-    tokens.assign(1, std::move(text));
+    tokens.assign(1, text);
   }
   return join(tokens, present_ ? "" : " ");
 }

@@ -17,7 +17,11 @@ constexpr size_t kAlignment = 256;
 constexpr size_t kLargeAllocation = size_t{1} << 30;
 }  // namespace
 
-CpuDevice::CpuDevice(int32_t index, int32_t threads) : index_(index), pool_(threads > 0 ? threads : usable_cores()) {}
+CpuDevice::CpuDevice(const DeviceSpec& spec)
+    : index_(spec.index),
+      peer_link_(spec.peer_link),
+      host_link_(spec.host_link),
+      pool_(spec.threads > 0 ? spec.threads : usable_cores()) {}
 
 std::string CpuDevice::description() const { return fmt::format("cpu:{} ({} threads)", index_, pool_.threads()); }
 
@@ -42,8 +46,11 @@ Buffer CpuDevice::allocate(size_t size_bytes, MemoryKind kind) {
 
 void CpuDevice::release(std::byte* data, size_t /*size_bytes*/, MemoryKind /*kind*/) noexcept { std::free(data); }
 
-std::unique_ptr<Stream> CpuDevice::create_stream(std::string name) {
-  return std::make_unique<CpuStream>(std::move(name));
+std::unique_ptr<Stream> CpuDevice::create_stream(std::string name, StreamUse use) {
+  std::shared_ptr<Link> link = use == StreamUse::kPeerLink   ? peer_link_
+                               : use == StreamUse::kHostLink ? host_link_
+                                                             : nullptr;
+  return std::make_unique<CpuStream>(std::move(name), std::move(link));
 }
 
 }  // namespace zp::cpu

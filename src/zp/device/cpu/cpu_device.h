@@ -12,7 +12,7 @@
 
 #include "zp/base/bounded_queue.h"
 #include "zp/base/thread_pool.h"
-#include "zp/device/device.h"
+#include "zp/device/factory.h"
 
 namespace zp::cpu {
 
@@ -21,6 +21,7 @@ class CpuEventState final : public EventState {
  public:
   [[nodiscard]] EventStatus status() const override;
   void wait() const override;
+  [[nodiscard]] std::optional<int64_t> reached_ns() const override;
   /// Marks the point as reached (null) or failed; wakes all waiters. Called once.
   void set(std::exception_ptr failure);
 
@@ -29,23 +30,27 @@ class CpuEventState final : public EventState {
   mutable std::condition_variable changed_;
   EventStatus status_ = EventStatus::kPending;  // guarded by mutex_
   std::exception_ptr failure_;                  // guarded by mutex_
+  int64_t reached_ns_ = 0;                      // guarded by mutex_
 };
 
 /// Runs closures in order on its own thread. Issuing blocks while the queue is full (bounded memory).
 class CpuStream final : public Stream {
  public:
-  explicit CpuStream(std::string name);
+  /// Copies go over `link`, unless it is null.
+  explicit CpuStream(std::string name, std::shared_ptr<Link> link = nullptr);
   /// Runs what was issued, then ends the thread. Failures nobody synchronized on are dropped.
   ~CpuStream() override;
 
   void copy(void* destination, const void* source, size_t size_bytes) override;
+  void copy_batch(std::span<const CopyRange> copies) override;
+  void fill(void* destination, std::byte value, size_t size_bytes) override;
   void wait(const Event& event) override;
   void synchronize() override;
   /// Issues any act. An exception it throws poisons the stream.
   void enqueue(std::function<void()> act);
 
  protected:
-  std::shared_ptr<const EventState> record_state() override;
+  std::shared_ptr<const EventState> record_state(EventTiming timing) override;
 
  private:
   /// An act, or a point to mark: marks are set even on a poisoned stream, with its failure.
@@ -54,9 +59,11 @@ class CpuStream final : public Stream {
     std::shared_ptr<CpuEventState> mark;
   };
   void run();
+  void move(const CopyRange& copy);
 
   static constexpr size_t kQueueItems = 1024;
   std::string name_;
+  std::shared_ptr<Link> link_;
   BoundedQueue<Item> queue_{kQueueItems};
   std::exception_ptr failure_;  // the stream thread's own
   std::thread thread_;
@@ -65,13 +72,17 @@ class CpuStream final : public Stream {
 /// Host memory and cores. The pool is shared by the device's streams: one stream computes at a time, copies need none.
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int32_t index, int32_t threads);
+  explicit CpuDevice(const DeviceSpec& spec);
+  CpuDevice(int32_t index, int32_t threads)
+      : CpuDevice(DeviceSpec{
+            .kind = DeviceKind::kCpu, .index = index, .threads = threads, .peer_link = nullptr, .host_link = nullptr}) {
+  }
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::kCpu; }
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] MemoryInfo memory_info() const override;
   [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind) override;
-  [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name) override;
+  [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use = StreamUse::kCompute) override;
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   [[nodiscard]] const ThreadPool& pool() const noexcept { return pool_; }
 
@@ -79,6 +90,8 @@ class CpuDevice final : public Device {
   void release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept override;
 
   int32_t index_;
+  std::shared_ptr<Link> peer_link_;
+  std::shared_ptr<Link> host_link_;
   ThreadPool pool_;
 };
 

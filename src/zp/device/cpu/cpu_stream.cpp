@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "zp/base/clock.h"
 #include "zp/device/cpu/cpu_device.h"
 
 namespace zp::cpu {
@@ -17,16 +18,24 @@ void CpuEventState::wait() const {
   if (failure_) std::rethrow_exception(failure_);
 }
 
+std::optional<int64_t> CpuEventState::reached_ns() const {
+  const std::lock_guard lock(mutex_);
+  if (status_ != EventStatus::kDone) return std::nullopt;
+  return reached_ns_;
+}
+
 void CpuEventState::set(std::exception_ptr failure) {
   {
     const std::lock_guard lock(mutex_);
+    reached_ns_ = SteadyClock().now_ns();
     status_ = failure ? EventStatus::kFailed : EventStatus::kDone;
     failure_ = std::move(failure);
   }
   changed_.notify_all();
 }
 
-CpuStream::CpuStream(std::string name) : name_(std::move(name)), thread_([this] { run(); }) {}
+CpuStream::CpuStream(std::string name, std::shared_ptr<Link> link)
+    : name_(std::move(name)), link_(std::move(link)), thread_([this] { run(); }) {}
 
 CpuStream::~CpuStream() {
   queue_.close();
@@ -54,7 +63,26 @@ void CpuStream::enqueue(std::function<void()> act) {
 
 void CpuStream::copy(void* destination, const void* source, size_t size_bytes) {
   if (size_bytes == 0) return;
-  enqueue([=] { std::memcpy(destination, source, size_bytes); });
+  enqueue([this, copy = CopyRange{destination, source, size_bytes}] { move(copy); });
+}
+
+void CpuStream::copy_batch(std::span<const CopyRange> copies) {
+  if (copies.empty()) return;
+  enqueue([this, copies] {
+    for (const CopyRange& copy : copies) move(copy);
+  });
+}
+
+void CpuStream::fill(void* destination, std::byte value, size_t size_bytes) {
+  if (size_bytes == 0) return;
+  enqueue([=] { std::memset(destination, std::to_integer<int>(value), size_bytes); });
+}
+
+void CpuStream::move(const CopyRange& copy) {
+  if (link_)
+    link_->transfer(copy);
+  else
+    std::memcpy(copy.destination, copy.source, copy.size_bytes);
 }
 
 void CpuStream::wait(const Event& event) {
@@ -63,7 +91,7 @@ void CpuStream::wait(const Event& event) {
 
 void CpuStream::synchronize() { record().wait(); }
 
-std::shared_ptr<const EventState> CpuStream::record_state() {
+std::shared_ptr<const EventState> CpuStream::record_state(EventTiming /*timing*/) {
   auto state = std::make_shared<CpuEventState>();
   const bool accepted = queue_.push(Item{{}, state});
   ZP_CHECK(accepted, "stream {} is being destroyed while an event is recorded", name_);

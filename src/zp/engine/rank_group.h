@@ -1,0 +1,46 @@
+// Everything the ranks of an engine share: their devices and weights, the experts in all places, and their traces.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "zp/device/span_log.h"
+#include "zp/engine/setup.h"
+#include "zp/expert/cluster.h"
+#include "zp/expert/hybrid.h"
+#include "zp/model/expert_source.h"
+#include "zp/model/weights.h"
+#include "zp/ops/ops.h"
+
+namespace zp {
+
+/// Outlives the ranks: they copy from each other's memory until the last one has ended.
+class RankGroup final {
+ public:
+  /// One rank's device with its replicated weights.
+  struct Loaded {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Ops> ops;
+    ModelWeights weights;
+    std::unique_ptr<SpanLog> spans;  ///< null unless a trace is wanted
+  };
+
+  /// Loads all ranks, one after another. Blocks.
+  RankGroup(const EngineSetup& setup, const ModelFiles& files);
+
+  [[nodiscard]] Loaded& rank(int32_t rank) { return ranks_.at(static_cast<size_t>(rank)); }
+  [[nodiscard]] int32_t size() const noexcept { return static_cast<int32_t>(ranks_.size()); }
+  /// Where `rank` gets its experts from; it begins to fetch at once.
+  [[nodiscard]] std::unique_ptr<ExpertSource> make_experts(int32_t rank);
+  /// Spans that have ended, by rank; empty unless a trace is wanted.
+  [[nodiscard]] std::vector<std::vector<Span>> spans() const;
+
+ private:
+  StreamingSpec streaming_;
+  std::vector<Loaded> ranks_;
+  std::unique_ptr<ExpertCluster> cluster_;     // its memory is that of the ranks' devices
+  std::unique_ptr<HostChannel> host_channel_;  // hybrid mode on several ranks only
+};
+
+}  // namespace zp

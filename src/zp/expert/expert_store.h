@@ -1,0 +1,55 @@
+// The experts that live in one place: on a rank (its shard), or in pinned host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "zp/device/device.h"
+#include "zp/expert/placement.h"
+
+namespace zp {
+
+/// Where another rank's copy engine finds experts. The one thing that a rank knows of its peers, so that a peer may be
+/// another process whose memory is mapped here. Immutable once made; thread-safe.
+class ExpertPeer {
+ public:
+  virtual ~ExpertPeer() = default;
+  ExpertPeer(const ExpertPeer&) = delete;
+  ExpertPeer& operator=(const ExpertPeer&) = delete;
+
+  /// The expert's blob; null if it does not live here.
+  [[nodiscard]] virtual const std::byte* address(ExpertId id) const noexcept = 0;
+
+ protected:
+  ExpertPeer() = default;
+};
+
+/// How experts are read and packed: `read` fills one blob of host memory, and may be called by several threads.
+struct ExpertPacking {
+  size_t blob_bytes = 0;
+  std::function<void(ExpertId id, std::span<std::byte> blob)> read;
+  int32_t threads = 1;
+};
+
+/// Owns blobs on one device, or in pinned memory of the host. Those of a layer lie side by side.
+class ExpertStore final : public ExpertPeer {
+ public:
+  /// Reads and packs `experts` (in rising order). Blocks; throws what `packing.read` throws. Peers may copy from it as
+  /// soon as it has been made.
+  ExpertStore(Device& device, MemoryKind memory, std::span<const ExpertId> experts, const ExpertPacking& packing);
+
+  [[nodiscard]] const std::byte* address(ExpertId id) const noexcept override;
+  [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  void load(Device& device, MemoryKind memory, std::span<const ExpertId> experts, const ExpertPacking& packing);
+
+  std::vector<Buffer> layers_;
+  std::vector<std::vector<const std::byte*>> blobs_;  // [layer][expert]; as long as needed
+  uint64_t size_bytes_ = 0;
+};
+
+}  // namespace zp

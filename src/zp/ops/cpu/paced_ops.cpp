@@ -1,0 +1,58 @@
+// Sleeps after each operation that multiplies matrices.
+#include "zp/ops/cpu/paced_ops.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <thread>
+
+#include "zp/base/check.h"
+#include "zp/device/cpu/cpu_device.h"
+
+namespace zp::cpu {
+
+using Time = std::chrono::steady_clock::time_point;
+
+PacedOps::PacedOps(std::unique_ptr<Ops> inner, double flops_per_second)
+    : inner_(std::move(inner)),
+      flops_per_second_(flops_per_second),
+      description_(fmt::format("{}, paced at {:g} GFLOP/s", inner_->description(), flops_per_second * 1e-9)) {
+  ZP_CHECK(flops_per_second > 0, "paced at {} FLOP/s", flops_per_second);
+}
+
+template <typename Issue>
+void PacedOps::pace(Stream& stream, int64_t flops, Issue&& issue) {
+  auto* cpu_stream = dynamic_cast<CpuStream*>(&stream);
+  ZP_CHECK(cpu_stream != nullptr, "an operation of the CPU is issued on a stream of another device");
+  const auto duration =
+      std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(flops) * 1e9 / flops_per_second_));
+  const auto begin = std::make_shared<Time>();
+  cpu_stream->enqueue([begin] { *begin = std::chrono::steady_clock::now(); });
+  issue();
+  cpu_stream->enqueue([begin, duration] { std::this_thread::sleep_until(*begin + duration); });
+}
+
+void PacedOps::linear(Stream& stream, const LinearArgs& args) {
+  pace(stream, 2 * args.x.dim(0) * args.weight->n * args.weight->k, [&] { inner_->linear(stream, args); });
+}
+
+void PacedOps::attention(Stream& stream, const AttentionArgs& args) {
+  int64_t pairs = 0;
+  for (const AttentionSequence& sequence : args.sequences) {
+    int64_t context = 0;
+    for (const KvExtent& extent : sequence.prefix) context += extent.tokens;
+    pairs += sequence.tokens * context + int64_t{sequence.tokens} * (sequence.tokens + 1) / 2;
+  }
+  pace(stream, 4 * args.q.dim(1) * args.q.dim(2) * pairs, [&] { inner_->attention(stream, args); });
+}
+
+void PacedOps::moe(Stream& stream, const MoeArgs& args) {
+  const int64_t flops = args.ids.elements() * 6 * args.size.hidden * args.size.intermediate;
+  pace(stream, flops, [&] { inner_->moe(stream, args); });
+}
+
+void PacedOps::head(Stream& stream, const HeadArgs& args) {
+  pace(stream, 2 * args.x.dim(0) * args.weight->n * args.weight->k, [&] { inner_->head(stream, args); });
+}
+
+}  // namespace zp::cpu

@@ -125,7 +125,9 @@ TEST(Rounds, CoverEveryRowOnce) {
           EXPECT_EQ(round.counts, rounds[0][i].counts);
           EXPECT_LE(round.total, kChunk);
           EXPECT_LE(round.own.at + round.own.count, round.total);
-          if (round.attention.count > 0) EXPECT_EQ(round.attention.row, attended);
+          if (round.attention.count > 0) {
+            EXPECT_EQ(round.attention.row, attended);
+          }
           attended += round.attention.count;
           EXPECT_EQ(round.own.count, round.counts[static_cast<size_t>(r)]);
           EXPECT_EQ(round.own.row - round.own.at, round.attention.row - round.attention.at);
@@ -137,10 +139,10 @@ TEST(Rounds, CoverEveryRowOnce) {
       ASSERT_EQ(owners.size(), 31U);
       for (int32_t r = 0; r < ranks; ++r)
         for (const Round& round : rounds[static_cast<size_t>(r)])
-          for (int64_t row = 0; row < 31; ++row)
-            if (owners[static_cast<size_t>(row)] == r && row >= round.attention.row &&
-                row < round.attention.row + round.attention.count)
-              EXPECT_TRUE(row >= round.own.row && row < round.own.row + round.own.count) << row;
+          for (int64_t row = round.attention.row; row < round.attention.row + round.attention.count; ++row) {
+            const bool owned = owners.at(static_cast<size_t>(row)) == r;
+            EXPECT_TRUE(!owned || (row >= round.own.row && row < round.own.row + round.own.count)) << row;
+          }
     }
   }
 }

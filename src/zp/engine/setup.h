@@ -52,7 +52,8 @@ struct EngineSetup {
 /// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
 [[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
 [[nodiscard]] std::string model_revision(const EngineConfig& config);
-/// In hybrid mode ranks bring experts in for one another; a GPU's failure leaves the process without a working driver.
+/// In a synchronous group ranks need one another, in hybrid mode they bring experts in for one another, and a GPU's
+/// failure leaves the process without a working driver.
 [[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);
 
 /// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.

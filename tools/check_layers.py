@@ -5,8 +5,8 @@
 
 Three rules:
   1. A module of src/zp includes only itself and the modules that ALLOWED gives it.
-  2. A concrete backend is named only inside backend folders of the same kind, and by the factories of `device` and
-     `ops`. The reference operations run on the CPU device, so they may name that.
+  2. A concrete backend is named only inside backend folders of the same kind, and by the factories of `device`,
+     `ops` and `parallel`. The reference operations run on the CPU device, so they may name that.
   3. Includes of our own files are written from src/ or include/, or no rule could be checked.
 Tests, benchmarks and fuzz targets may include anything: they look inside on purpose.
 """
@@ -30,7 +30,7 @@ ALLOWED = {
     "shape": {"base"},
     "model": OPS | {"shape"},
     "expert": MODEL,
-    "parallel": OPS,
+    "parallel": MODEL,
     "cache": {"base"},
     "schedule": {"base", "cache", "shape"},
     "simulate": SCHEDULE,
@@ -48,7 +48,7 @@ PUBLIC_USERS = {"engine", "server", "apps", "include"}
 
 BACKENDS = {"cpu", "cuda", "no_cuda"}
 REFERENCE = "src/zp/ops/reference/"
-FACTORIES = {"src/zp/device/factory.cpp", "src/zp/ops/factory.cpp"}
+FACTORIES = {"src/zp/device/factory.cpp", "src/zp/ops/factory.cpp", "src/zp/parallel/factory.cpp"}
 
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -111,6 +111,11 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   EngineConfig& config = options.config;
   command.add_option("--model", options.model, "Hugging Face checkpoint folder")->required();
   command.add_option("--device", config.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command
+      .add_option("--strategy", config.strategy,
+                  "How ranks share the work: asyncep, or a synchronous baseline (attention+experts)")
+      ->check(CLI::IsMember({"asyncep", "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp"}))
+      ->capture_default_str();
   command.add_option("--threads", config.threads, "CPU threads that compute; 0: all cores")->capture_default_str();
   command.add_option("--dtype", options.dtype, "auto, bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))

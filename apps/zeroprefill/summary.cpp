@@ -16,6 +16,27 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+// Means over the devices of a synchronous group, the bytes by layer too.
+nlohmann::ordered_json group_json(const GroupStats& group) {
+  GroupStats::Device sum;
+  for (const GroupStats::Device& device : group.devices) {
+    sum.sent_bytes += device.sent_bytes;
+    sum.received_bytes += device.received_bytes;
+    sum.control_bytes += device.control_bytes;
+    sum.collective_seconds += device.collective_seconds;
+    sum.wait_seconds += device.wait_seconds;
+  }
+  const auto devices = static_cast<double>(group.devices.size());
+  const auto per_layer = [&](uint64_t bytes) { return static_cast<double>(bytes) / devices / group.layers; };
+  return {{"strategy", group.strategy},
+          {"ranks", group.ranks},
+          {"sent_bytes_per_device_and_layer", per_layer(sum.sent_bytes)},
+          {"received_bytes_per_device_and_layer", per_layer(sum.received_bytes)},
+          {"control_bytes_per_device_and_layer", per_layer(sum.control_bytes)},
+          {"collective_seconds_per_device", sum.collective_seconds / devices},
+          {"wait_seconds_per_device", sum.wait_seconds / devices}};
+}
+
 nlohmann::ordered_json rank_json(const RankStats& rank) {
   return {{"steps", rank.steps},
           {"computed_tokens", rank.computed_tokens},
@@ -25,6 +46,14 @@ nlohmann::ordered_json rank_json(const RankStats& rank) {
           {"fill", rank.fill},
           {"exposed_seconds_by_layer", rank.exposed_seconds_by_layer},
           {"failure", rank.failure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rank.failure)}};
+}
+
+void print_group(const GroupStats& stats) {
+  const nlohmann::ordered_json group = group_json(stats);
+  note("{} on {} ranks: {:.0f} bytes sent and {:.0f} received a device and layer; {:.2f} s in collectives\n",
+       stats.strategy, stats.ranks, group["sent_bytes_per_device_and_layer"].get<double>(),
+       group["received_bytes_per_device_and_layer"].get<double>(),
+       group["collective_seconds_per_device"].get<double>());
 }
 
 void print_ranks(const EngineStats& stats) {
@@ -45,34 +74,36 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
   for (const MemoryItem& item : s.stats.memory_plan) memory[item.consumer] = item.bytes;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankStats& rank : s.stats.ranks) ranks.push_back(rank_json(rank));
-  return {{"items", s.metrics.rows},
-          {"answered", s.metrics.answered},
-          {"errors", s.metrics.failed},
-          {"errors_by_code", errors},
-          {"prompt_tokens", s.stats.prompt_tokens},
-          {"computed_tokens", s.stats.computed_tokens},
-          {"cached_tokens", s.stats.cached_tokens},
-          {"steps", s.stats.steps},
-          {"wall_seconds", s.wall_seconds},
-          {"compute_seconds", s.stats.compute_seconds},
-          {"exposed_seconds", s.stats.exposed_seconds},
-          {"exposed_fraction", s.stats.exposed_fraction()},
-          {"peer_wait_seconds", s.stats.peer_wait_seconds},
-          {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
-          {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
-          {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
-          {"labelled", s.metrics.scored},
-          {"accuracy", or_null(s.metrics.accuracy)},
-          {"accuracy_interval_95", {s.metrics.accuracy_95.low, s.metrics.accuracy_95.high}},
-          {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
-          {"macro_f1", or_null(s.metrics.macro_f1)},
-          {"load_seconds", s.stats.load_seconds},
-          {"peak_memory_bytes", peak_resident_bytes()},
-          {"device", s.stats.device},
-          {"operations", s.stats.operations},
-          {"experts", s.stats.experts},
-          {"ranks", ranks},
-          {"memory_plan_bytes", memory}};
+  nlohmann::ordered_json json = {{"items", s.metrics.rows},
+                                 {"answered", s.metrics.answered},
+                                 {"errors", s.metrics.failed},
+                                 {"errors_by_code", errors},
+                                 {"prompt_tokens", s.stats.prompt_tokens},
+                                 {"computed_tokens", s.stats.computed_tokens},
+                                 {"cached_tokens", s.stats.cached_tokens},
+                                 {"steps", s.stats.steps},
+                                 {"wall_seconds", s.wall_seconds},
+                                 {"compute_seconds", s.stats.compute_seconds},
+                                 {"exposed_seconds", s.stats.exposed_seconds},
+                                 {"exposed_fraction", s.stats.exposed_fraction()},
+                                 {"peer_wait_seconds", s.stats.peer_wait_seconds},
+                                 {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
+                                 {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
+                                 {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
+                                 {"labelled", s.metrics.scored},
+                                 {"accuracy", or_null(s.metrics.accuracy)},
+                                 {"accuracy_interval_95", {s.metrics.accuracy_95.low, s.metrics.accuracy_95.high}},
+                                 {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
+                                 {"macro_f1", or_null(s.metrics.macro_f1)},
+                                 {"load_seconds", s.stats.load_seconds},
+                                 {"peak_memory_bytes", peak_resident_bytes()},
+                                 {"device", s.stats.device},
+                                 {"operations", s.stats.operations},
+                                 {"experts", s.stats.experts},
+                                 {"ranks", ranks},
+                                 {"memory_plan_bytes", memory}};
+  if (s.stats.group) json["group"] = group_json(*s.stats.group);
+  return json;
 }
 
 void write_summary(const RunSummary& summary, OutputFile& file) {
@@ -92,7 +123,10 @@ void print_summary(const RunSummary& s) {
   uint64_t planned = 0;
   for (const MemoryItem& item : s.stats.memory_plan) planned += item.bytes;
   note("memory: {} planned, {} at the peak\n", human_bytes(planned), human_bytes(peak_resident_bytes()));
-  if (s.stats.ranks.size() > 1 || s.stats.experts != "resident") print_ranks(s.stats);
+  if (s.stats.group)
+    print_group(*s.stats.group);
+  else if (s.stats.ranks.size() > 1 || s.stats.experts != "resident")
+    print_ranks(s.stats);
   if (s.metrics.accuracy)
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
          100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,

@@ -54,9 +54,12 @@ struct ExpertConfig {
 struct EngineConfig {
   std::filesystem::path model;  ///< a Hugging Face checkpoint folder
   std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
-  int32_t ranks = 1;            ///< devices, or virtual ranks on the CPU; each runs steps of its own
-  int32_t threads = 0;          ///< CPU threads that compute, shared out to the ranks; 0: all cores of this process
-  ExpertConfig experts;
+  /// How ranks share the work: "asyncep", or a synchronous baseline (docs/notes/baselines.md), in which all ranks make
+  /// every step together: "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp" (attention + experts).
+  std::string strategy = "asyncep";
+  int32_t ranks = 1;                  ///< devices, or virtual ranks on the CPU
+  int32_t threads = 0;                ///< CPU threads that compute, shared out to the ranks; 0: all cores
+  ExpertConfig experts;               ///< of "asyncep"; its peer link holds for the baselines' collectives too
   double paced_flops_per_second = 0;  ///< CPU: a rank computes no faster than this, to model a device; 0: as it can
   bool trace = false;                 ///< note what each rank did when, for write_trace()
   ComputeType compute = ComputeType::kAuto;
@@ -111,6 +114,21 @@ struct MemoryItem {
   uint64_t bytes = 0;
 };
 
+/// What the collectives of a synchronous group moved and took.
+struct GroupStats {
+  std::string strategy;
+  int32_t ranks = 0;
+  int32_t layers = 0;
+  struct Device {
+    uint64_t sent_bytes = 0;      ///< activations, as rings move them
+    uint64_t received_bytes = 0;  ///< likewise
+    uint64_t control_bytes = 0;   ///< expert ids, both ways
+    double collective_seconds = 0;
+    double wait_seconds = 0;  ///< of these, until the last rank came
+  };
+  std::vector<Device> devices;  ///< [ranks]
+};
+
 /// What one rank did.
 struct RankStats {
   int64_t steps = 0;
@@ -140,6 +158,7 @@ struct EngineStats {
   double exposed_seconds = 0;    ///< of these, compute stood still for experts
   double peer_wait_seconds = 0;  ///< of these, for another rank
   std::vector<RankStats> ranks;
+  std::optional<GroupStats> group;  ///< of a synchronous baseline
 
   /// Exposed time as a share of the steps' time.
   [[nodiscard]] double exposed_fraction() const noexcept {

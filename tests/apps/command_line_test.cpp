@@ -92,6 +92,38 @@ TEST(CommandLine, AnswersEveryRowInInputOrder) {
     EXPECT_GT(figures.at(name).get<double>(), 0) << name;
 }
 
+// The baselines answer as the default does, and say what they moved.
+TEST(CommandLine, SynchronousStrategiesGiveTheSameAnswers) {
+  const TemporaryFolder folder;
+  const std::string rows = kRoot + "/examples/rows/intent.jsonl";
+  const auto expected = lines_of(run(run_task(intent_task(), rows)).out);
+  for (const std::string strategy : {"dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp"}) {
+    SCOPED_TRACE(strategy);
+    const std::string summary = folder.path() / "summary.json";
+    const Finished finished =
+        run(run_task(intent_task(), rows) + "--ranks 2 --strategy " + strategy + " --summary " + summary);
+    ASSERT_EQ(finished.exit_code, 0) << finished.err;
+    EXPECT_THAT(finished.err, HasSubstr(strategy + " on 2 ranks"));
+    const auto answers = lines_of(finished.out);
+    ASSERT_EQ(answers.size(), expected.size());
+    size_t same = 0;
+    for (size_t i = 0; i < answers.size(); ++i) same += answers[i].at("answer") == expected[i].at("answer") ? 1 : 0;
+    EXPECT_GE(same + 1, answers.size()) << "bf16 may turn an answer that was nearly a tie";
+    const json group = json::parse(read_file(summary)).at("group");
+    EXPECT_EQ(group.at("strategy"), strategy);
+    EXPECT_GT(group.at("received_bytes_per_device_and_layer").get<double>(), 0);
+    EXPECT_GT(group.at("collective_seconds_per_device").get<double>(), 0);
+  }
+}
+
+TEST(CommandLine, StrategiesThatDoNotFitAreRefusedByName) {
+  const std::string rows = kRoot + "/examples/rows/intent.jsonl";
+  const auto refusal = [&](const std::string& options) { return run(run_task(intent_task(), rows) + options).err; };
+  EXPECT_THAT(refusal("--strategy tp+tp --ranks 4"), HasSubstr("4 does not divide the 6 query heads"));
+  EXPECT_THAT(refusal("--strategy sp+ep --ranks 2"), HasSubstr("sp+ep"));
+  EXPECT_THAT(refusal("--strategy pp+pp --ranks 0"), HasSubstr("ranks is 0"));
+}
+
 TEST(CommandLine, ReadsStandardInput) {
   const Finished finished = run(run_task(intent_task(), "-") + R"(<<'END'
 {"id": "a", "text": "play some jazz"}

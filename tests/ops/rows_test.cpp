@@ -204,6 +204,62 @@ TEST_P(Rows, GatherCopiesRows) {
   EXPECT_TRUE(same_bytes(out.bytes(), x.pick(rows).bytes()));
 }
 
+TEST_P(Rows, GatherCopiesRowsOfActivations) {
+  Random random(17);
+  SCOPED_TRACE(random.seed());
+  const HostTensor x = random.tensor(activation(), {9, 33});
+  const std::vector<int64_t> rows = {8, 8, 0};
+  Harness harness(GetParam());
+  HostTensor out(activation(), {3, 33});
+  harness.ops().gather_rows(harness.stream(), {.x = x.view(), .rows = rows, .out = out.view()});
+  harness.finish();
+  EXPECT_TRUE(same_bytes(out.bytes(), x.pick(rows).bytes()));
+}
+
+TEST_P(Rows, ConvertRoundsEachElement) {
+  Random random(18);
+  SCOPED_TRACE(random.seed());
+  const HostTensor x = random.tensor(DType::kF32, {5, 37});
+  HostTensor narrow(activation(), {5, 37});
+  HostTensor wide(DType::kF32, {5, 37});
+  Harness harness(GetParam());
+  harness.ops().convert(harness.stream(), {.x = x.view(), .out = narrow.view()});
+  harness.ops().convert(harness.stream(), {.x = narrow.view(), .out = wide.view()});
+  harness.finish();
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const float rounded = activation() == DType::kBf16 ? to_float(to_bf16(x.at(i))) : x.at(i);
+    EXPECT_EQ(narrow.at(i), rounded);
+    EXPECT_EQ(wide.at(i), rounded);
+  }
+}
+
+// k products and sums in f32, each rounded relative to the sum of magnitudes so far: (k + 1) * eps of that sum.
+TEST_P(Rows, CombineSumsWeightedRows) {
+  Random random(19);
+  SCOPED_TRACE(random.seed());
+  constexpr int64_t kTokens = 7, kChosen = 3, kHidden = 300;
+  const HostTensor x = random.tensor(activation(), {kTokens * kChosen, kHidden});
+  const HostTensor weights = random.tensor(DType::kF32, {kTokens, kChosen});
+  const std::vector<int64_t> rows = random.permutation(kTokens * kChosen);
+  HostTensor out(DType::kF32, {kTokens, kHidden});
+  Harness harness(GetParam());
+  harness.ops().combine(harness.stream(), {.x = x.view(), .rows = rows, .weights = weights.view(), .out = out.view()});
+  harness.finish();
+  for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t h = 0; h < kHidden; ++h) {
+      double sum = 0;
+      double magnitude = 0;
+      for (int64_t j = 0; j < kChosen; ++j) {
+        const double product =
+            weights.d(t * kChosen + j) * x.d(rows[static_cast<size_t>(t * kChosen + j)] * kHidden + h);
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(out.d(t * kHidden + h), sum, (kChosen + 1) * kRoundF32 * magnitude) << t << ", " << h;
+    }
+  }
+}
+
 TEST_P(Rows, StoreKvCopiesRows) {
   Random random(8);
   SCOPED_TRACE(random.seed());
@@ -238,6 +294,10 @@ TEST_P(Rows, NothingIsDoneForNoRows) {
   const HostTensor wide(DType::kF32, {0, 16});
   harness.ops().swiglu(harness.stream(), {.x = wide.view(), .out = none_a.view()});
   harness.ops().gather_rows(harness.stream(), {.x = none.view(), .rows = {}, .out = none.view()});
+  harness.ops().convert(harness.stream(), {.x = none.view(), .out = none_a.view()});
+  const HostTensor no_weights(DType::kF32, {0, 2});
+  harness.ops().combine(harness.stream(),
+                        {.x = none_a.view(), .rows = {}, .weights = no_weights.view(), .out = none.view()});
   const HostTensor no_kv(activation(), {0, 2, 4});
   harness.ops().store_kv(harness.stream(), {.k = no_kv.view(), .v = no_kv.view(), .stores = {}});
   harness.finish();

@@ -5,7 +5,9 @@
 
 #include "zp/base/clock.h"
 #include "zp/engine/dispatcher.h"
+#include "zp/engine/group_setup.h"
 #include "zp/engine/intake.h"
+#include "zp/engine/lockstep_group.h"
 #include "zp/engine/rank_group.h"
 #include "zp/engine/setup.h"
 #include "zp/engine/trace.h"
@@ -19,11 +21,12 @@ class Engine::Impl final {
   explicit Impl(const EngineConfig& config)
       : begin_ns_(clock_.now_ns()),
         files_(config.model),
-        setup_(make_setup(config, files_)),
+        setup_(is_group(config) ? make_group_setup(config, files_) : make_setup(config, files_)),
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
                                                 .max_request_tokens = setup_.scheduler.max_request_tokens,
                                                 .model_revision = setup_.model_revision}),
-        group_(setup_, files_),
+        lockstep_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, files_, clock_) : nullptr),
+        ranks_(setup_.group ? nullptr : std::make_unique<RankGroup>(setup_, files_)),
         dispatcher_(
             setup_.scheduler, files_.shape(), clock_,
             [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
@@ -36,23 +39,25 @@ class Engine::Impl final {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.plan.items;
+    if (lockstep_) stats.group = lockstep_->stats();
     for (const MemoryItem& item : setup_.host_plan.items) stats.memory_plan.push_back(item);
     return stats;
   }
   [[nodiscard]] std::string trace() const {
     if (!setup_.trace) fail(ErrorCode::kInvalidArgument, "no trace was kept: EngineConfig::trace is not set");
-    return format_trace(group_.spans());
+    return format_trace(ranks_->spans());
   }
 
  private:
   std::unique_ptr<StepRunner> make_rank(int32_t rank, StepRunner::Report report) {
-    RankGroup::Loaded& loaded = group_.rank(rank);
+    if (lockstep_) return lockstep_->make_runner(rank, std::move(report));
+    RankGroup::Loaded& loaded = ranks_->rank(rank);
     return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)),
                                   Rank::Parts{.device = *loaded.device,
                                               .ops = *loaded.ops,
                                               .shape = files_.shape(),
                                               .weights = loaded.weights,
-                                              .experts = group_.make_experts(rank),
+                                              .experts = ranks_->make_experts(rank),
                                               .spans = loaded.spans.get(),
                                               .clock = clock_},
                                   std::move(report));
@@ -63,7 +68,8 @@ class Engine::Impl final {
   ModelFiles files_;
   EngineSetup setup_;
   Intake intake_;
-  RankGroup group_;
+  std::unique_ptr<LockstepGroup> lockstep_;  // of a synchronous strategy; else null, and there is
+  std::unique_ptr<RankGroup> ranks_;
   Dispatcher dispatcher_;
   double load_seconds_;
 };

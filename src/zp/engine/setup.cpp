@@ -23,40 +23,6 @@ constexpr int64_t kDefaultKvTokens = 65536;
 constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
 constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
 
-DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device) {
-  switch (config.compute) {
-    case ComputeType::kF32: return DType::kF32;
-    case ComputeType::kBf16: return DType::kBf16;
-    case ComputeType::kAuto: break;
-  }
-  // Rounding f32 or f16 weights to bf16 would lose digits that somebody stored on purpose.
-  return files.stored_dtype() == DType::kBf16 ? default_activation_dtype(device) : DType::kF32;
-}
-
-ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens) {
-  ForwardLimits limits;
-  limits.tokens = std::max(2 * config.step_tokens, max_request_tokens);
-  limits.chunk_tokens = std::min(config.chunk_tokens, limits.tokens);
-  limits.head_rows = kHeadRows;
-  limits.candidates = kCandidatesMax;
-  return limits;
-}
-
-OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute, const ForwardLimits& limits) {
-  return {.activation = compute,
-          .reference = config.reference_ops,
-          .paced_flops_per_second = config.paced_flops_per_second,
-          .limits = {.moe_tokens = limits.chunk_tokens,
-                     .experts_per_token = shape.experts_per_token,
-                     .experts = shape.experts,
-                     .expert = {shape.hidden, shape.expert_intermediate},
-                     .head_dim = shape.head_dim,
-                     .linear_k = std::max({int64_t{shape.hidden}, int64_t{shape.query_heads} * shape.head_dim,
-                                           int64_t{shape.dense_intermediate}}),
-                     .head_rows = limits.head_rows,
-                     .vocabulary = shape.vocabulary}};
-}
-
 // Everything but experts, and keys and values.
 MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSpec& ops, const ForwardLimits& limits) {
   MemoryPlan plan;
@@ -84,12 +50,6 @@ void set_limit(const EngineConfig& config, const Device& device, MemoryPlan& pla
 uint64_t left_bytes(const MemoryPlan& plan) {
   const uint64_t used = plan.total_bytes();
   return plan.limit_bytes > used ? plan.limit_bytes - used : 0;
-}
-
-uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
-  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
-  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
-  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
 }
 
 std::shared_ptr<Link> make_link(const LinkConfig& config, std::string name) {
@@ -129,7 +89,64 @@ void plan_experts(const EngineConfig& config, const ModelFiles& files, Device& d
 
 }  // namespace
 
+DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device) {
+  switch (config.compute) {
+    case ComputeType::kF32: return DType::kF32;
+    case ComputeType::kBf16: return DType::kBf16;
+    case ComputeType::kAuto: break;
+  }
+  // Rounding f32 or f16 weights to bf16 would lose digits that somebody stored on purpose.
+  return files.stored_dtype() == DType::kBf16 ? default_activation_dtype(device) : DType::kF32;
+}
+
+ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens) {
+  ForwardLimits limits;
+  limits.tokens = std::max(2 * config.step_tokens, max_request_tokens);
+  limits.chunk_tokens = std::min(config.chunk_tokens, limits.tokens);
+  limits.head_rows = kHeadRows;
+  limits.candidates = kCandidatesMax;
+  return limits;
+}
+
+OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute, const ForwardLimits& limits) {
+  return {.activation = compute,
+          .reference = config.reference_ops,
+          .paced_flops_per_second = config.paced_flops_per_second,
+          .limits = {.moe_tokens = limits.chunk_tokens,
+                     .experts_per_token = shape.experts_per_token,
+                     .experts = shape.experts,
+                     .expert = {shape.hidden, shape.expert_intermediate},
+                     .head_dim = shape.head_dim,
+                     .linear_k = std::max({int64_t{shape.hidden}, int64_t{shape.query_heads} * shape.head_dim,
+                                           int64_t{shape.dense_intermediate}}),
+                     .head_rows = limits.head_rows,
+                     .vocabulary = shape.vocabulary}};
+}
+
+uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
+  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
+  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
+  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
+}
+
+SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape) {
+  if (config.max_context_tokens > shape.max_positions)
+    fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
+         shape.max_positions);
+  SchedulerConfig scheduler;
+  scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
+  scheduler.load = token_load(config.step_tokens);
+  scheduler.step_tokens_max = 2 * config.step_tokens;
+  scheduler.queue_max = config.max_pending_requests;
+  return scheduler;
+}
+
+std::string model_revision(const EngineConfig& config) {
+  return std::filesystem::absolute(config.model).lexically_normal().string();
+}
+
 RankFailure rank_failure(const EngineSetup& setup) {
+  if (setup.group) return RankFailure::kEndsAll;
   const bool coupled = setup.placement.placing() == Placing::kHybrid;
   const bool cuda = setup.ranks.front().device.kind == DeviceKind::kCuda;
   return coupled || cuda ? RankFailure::kEndsAll : RankFailure::kOthersGoOn;
@@ -166,22 +183,24 @@ std::vector<std::string> validate(const EngineConfig& config) {
         fmt::format("paced_flops_per_second is {}; it must lie in [0, 1e18]", config.paced_flops_per_second));
   if (config.paced_flops_per_second > 0 && config.device != "cpu")
     problems.push_back(fmt::format("only virtual ranks on the CPU can be paced; the device is '{}'", config.device));
+  if (config.strategy != "asyncep" && config.experts.mode != ExpertMode::kAuto)
+    problems.push_back(
+        fmt::format("strategy {} decides itself where experts live; experts.mode must be auto", config.strategy));
+  if (config.strategy != "asyncep" && config.trace)
+    problems.push_back(fmt::format("trace is of strategy asyncep alone; the strategy is {}", config.strategy));
   validate_experts(config, problems);
   return problems;
 }
 
 EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   const ModelShape& shape = files.shape();
-  if (config.max_context_tokens > shape.max_positions)
-    fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
-         shape.max_positions);
   DeviceSpec device_spec = parse_device(config.device);
   // Each rank has its share of the threads, and at least one.
   device_spec.threads = std::max(1, (config.threads > 0 ? config.threads : usable_cores()) / config.ranks);
   const std::unique_ptr<Device> device = make_device(device_spec);
 
   EngineSetup setup;
-  setup.scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
+  setup.scheduler = scheduler_config(config, shape);
   const ForwardLimits limits = forward_limits(config, setup.scheduler.max_request_tokens);
   const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, files, *device), limits);
 
@@ -201,10 +220,7 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
   setup.trace = config.trace;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(config.ranks), kv_blocks);
-  setup.scheduler.load = token_load(config.step_tokens);
-  setup.scheduler.step_tokens_max = 2 * config.step_tokens;
-  setup.scheduler.queue_max = config.max_pending_requests;
-  setup.model_revision = std::filesystem::absolute(config.model).lexically_normal().string();
+  setup.model_revision = model_revision(config);
   return setup;
 }
 

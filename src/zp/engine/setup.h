@@ -2,10 +2,12 @@
 // takes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "zeroprefill/engine.h"
+#include "zp/engine/group_member.h"
 #include "zp/engine/memory_plan.h"
 #include "zp/engine/rank.h"
 #include "zp/expert/placement.h"
@@ -27,9 +29,10 @@ struct EngineSetup {
   StreamingSpec streaming;
   int32_t load_threads = 1;
   bool trace = false;
-  MemoryPlan plan;             ///< of each rank
-  MemoryPlan host_plan;        ///< of host memory that experts take
-  std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
+  std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks`, and none of the above
+  MemoryPlan plan;                 ///< of each rank, or of a whole group
+  MemoryPlan host_plan;            ///< of host memory that experts take
+  std::string model_revision;      ///< tells this checkpoint's cached blocks from any other's
 };
 
 /// The same without asking whether it fits.
@@ -39,7 +42,18 @@ struct EngineSetup {
 /// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
 [[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);
 
-/// In hybrid mode ranks bring experts in for one another; a GPU's failure leaves the process without a working driver.
+// What all setups share.
+[[nodiscard]] DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device);
+[[nodiscard]] ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens);
+[[nodiscard]] OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute,
+                               const ForwardLimits& limits);
+/// Bytes for kept keys and values in blocks of `block_bytes`, given what the rest takes.
+[[nodiscard]] uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes);
+/// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
+[[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
+[[nodiscard]] std::string model_revision(const EngineConfig& config);
+/// In a synchronous group ranks need one another, in hybrid mode they bring experts in for one another, and a GPU's
+/// failure leaves the process without a working driver.
 [[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);
 
 /// "cpu", "cuda" or "cuda:N". Throws kInvalidArgument, naming the text.

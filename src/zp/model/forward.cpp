@@ -56,13 +56,6 @@ struct Forward::Activations {
   }
 };
 
-// The pointers of one layer's cached keys and values. Lives until the layer's acts have run.
-struct Forward::LayerMetadata {
-  std::vector<KvExtent> extents;             // of all sequences, one after another
-  std::vector<AttentionSequence> sequences;  // spans into extents
-  std::vector<KvStore> stores;
-};
-
 Forward::Forward(const Parts& parts, const ForwardLimits& limits)
     : parts_(parts), limits_(limits), activations_(std::make_unique<Activations>()) {
   ZP_CHECK(limits.tokens > 0 && limits.chunk_tokens > 0 && limits.head_rows > 0 && limits.candidates > 0,
@@ -84,10 +77,12 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 }
 
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
-  std::vector<LayerMetadata> metadata;
+  const std::vector<LayerMetadata> metadata = metadata_of(step);
   ForwardResult result;
   try {
-    issue(stream, step, metadata, result);
+    embed(stream, step);
+    run_layers(stream, step, metadata);
+    output_head(stream, step, result);
   } catch (...) {
     // What was issued still reads the step and its metadata.
     try {
@@ -99,24 +94,19 @@ ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
   return result;
 }
 
-// Issues the pass and waits for it.
-void Forward::issue(Stream& stream, const ForwardStep& step, std::vector<LayerMetadata>& metadata,
-                    ForwardResult& result) {
+void Forward::run_layers(Stream& stream, const ForwardStep& step, std::span<const LayerMetadata> metadata) {
   const auto tokens = static_cast<int64_t>(step.ids.size());
-  ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
-  const int32_t layers = parts_.shape.layers;
-  for (int32_t l = 0; l < layers; ++l) metadata.push_back(metadata_of(step, l));
-
-  embed(stream, step);
-  for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens)
-    project(stream, step, 0, begin, std::min(limits_.chunk_tokens, tokens - begin), false);
-  for (int32_t l = 0; l < layers; ++l) {
+  for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
+    const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
+    norm(stream, attention_norm(0), rows, false);
+    project(stream, step, 0, rows);
+  }
+  for (int32_t l = 0; l < parts_.shape.layers; ++l) {
     const std::optional<Event> begin = mark(stream);
-    attend(stream, step, l, metadata[static_cast<size_t>(l)]);
+    attend(stream, step, metadata[static_cast<size_t>(l)]);
     end_span(stream, begin, "attention", l);
     feed_forward(stream, step, l);
   }
-  output_head(stream, step, result);
 }
 
 // Everything of a layer after attention, and the next layer's projections: those follow in the same chunk, since q, k
@@ -127,20 +117,22 @@ void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t laye
   std::span<const std::byte* const> experts;
   std::optional<Event> begin_event = mark(stream);
   for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
-    const int64_t count = std::min(limits_.chunk_tokens, tokens - begin);
-    mix(stream, layer, begin, count);
+    const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
+    attention_out(stream, layer, rows);
+    norm(stream, feed_forward_norm(layer), rows, true);
     if (moe) {
-      route(stream, layer, count);
+      route(stream, layer, rows);
       if (begin == 0) {
         end_span(stream, begin_event, "router", layer);
         experts = parts_.experts.acquire(layer, stream);
         begin_event = mark(stream);
       }
-      run_experts(stream, count, experts);
+      run_experts(stream, rows, experts);
     } else {
-      run_dense(stream, layer, count);
+      run_dense(stream, layer, rows);
     }
-    project(stream, step, layer + 1, begin, count, true);
+    norm(stream, attention_norm(layer + 1), rows, true);
+    if (layer + 1 < parts_.shape.layers) project(stream, step, layer + 1, rows);
   }
   if (moe && tokens > 0) parts_.experts.release(layer, stream);
   end_span(stream, begin_event, moe ? "experts" : "dense", layer);
@@ -155,7 +147,20 @@ void Forward::end_span(Stream& stream, const std::optional<Event>& begin, std::s
   if (begin) parts_.spans->add(Lane::kCompute, fmt::format("{} {}", name, layer), *begin, *mark(stream));
 }
 
-Forward::LayerMetadata Forward::metadata_of(const ForwardStep& step, int32_t layer) const {
+Forward::Buffers Forward::buffers() const {
+  const Activations& a = *activations_;
+  return {a.residual.view(), a.normed.view(), a.delta.view(), a.expert_ids.view(), a.expert_weights.view()};
+}
+
+std::vector<LayerMetadata> Forward::metadata_of(const ForwardStep& step) const {
+  const auto tokens = static_cast<int64_t>(step.ids.size());
+  ZP_CHECK(tokens <= limits_.tokens, "a step of {} tokens, planned for {}", tokens, limits_.tokens);
+  std::vector<LayerMetadata> metadata;
+  for (int32_t l = 0; l < parts_.shape.layers; ++l) metadata.push_back(layer_metadata(step, l));
+  return metadata;
+}
+
+LayerMetadata Forward::layer_metadata(const ForwardStep& step, int32_t layer) const {
   const Activations& a = *activations_;
   const auto row_bytes = static_cast<size_t>(parts_.shape.kv_heads * parts_.shape.head_dim) * size_of(a.k.dtype());
   LayerMetadata metadata;
@@ -190,35 +195,43 @@ void Forward::embed(Stream& stream, const ForwardStep& step) {
                             .out = activations_->residual.view().rows(0, tokens)});
 }
 
-// Adds the half-layer's delta, then norms and projects to q, k and v of `layer`. After the last layer it only adds.
-void Forward::project(Stream& stream, const ForwardStep& step, int32_t layer, int64_t begin, int64_t count,
-                      bool add_delta) {
-  const Activations& a = *activations_;
-  Ops& ops = parts_.ops;
-  const bool last = layer == parts_.shape.layers;
-  const LayerWeights* weights = last ? nullptr : &parts_.weights.layers[static_cast<size_t>(layer)];
-  const TensorView normed = a.normed.view().rows(0, count);
-  ops.residual_norm(stream, {.residual = a.residual.view().rows(begin, count),
-                             .delta = add_delta ? a.delta.view().rows(0, count) : TensorView(),
-                             .weight = last ? parts_.weights.final_norm.view() : weights->input_norm.view(),
-                             .eps = static_cast<float>(parts_.shape.norm_eps),
-                             .out = last ? TensorView() : normed});
-  if (last) return;
-  const TensorView qkv = a.qkv.view().rows(0, count);
-  ops.linear(stream, {.x = normed, .weight = &weights->qkv, .out = qkv});
-  ops.rope(stream,
-           {.qkv = qkv,
-            .positions = std::span(step.positions).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)),
-            .inverse_frequencies = parts_.weights.inverse_frequencies.view(),
-            .q_norm = weights->q_norm.view(),
-            .k_norm = weights->k_norm.view(),
-            .eps = static_cast<float>(parts_.shape.norm_eps),
-            .q = a.q.view().rows(begin, count),
-            .k = a.k.view().rows(begin, count),
-            .v = a.v.view().rows(begin, count)});
+const Tensor* Forward::attention_norm(int32_t layer) const {
+  return layer == parts_.shape.layers ? nullptr : &parts_.weights.layers[static_cast<size_t>(layer)].input_norm;
 }
 
-void Forward::attend(Stream& stream, const ForwardStep& step, int32_t /*layer*/, const LayerMetadata& metadata) {
+const Tensor* Forward::feed_forward_norm(int32_t layer) const {
+  return &parts_.weights.layers[static_cast<size_t>(layer)].post_attention_norm;
+}
+
+void Forward::norm(Stream& stream, const Tensor* weight, const ChunkRows& rows, bool add_delta) {
+  const Activations& a = *activations_;
+  parts_.ops.residual_norm(stream,
+                           {.residual = a.residual.view().rows(rows.row, rows.count),
+                            .delta = add_delta ? a.delta.view().rows(rows.at, rows.count) : TensorView(),
+                            .weight = weight != nullptr ? weight->view() : TensorView(),
+                            .eps = static_cast<float>(parts_.shape.norm_eps),
+                            .out = weight != nullptr ? a.normed.view().rows(rows.at, rows.count) : TensorView()});
+}
+
+void Forward::project(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows) {
+  const Activations& a = *activations_;
+  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
+  const TensorView qkv = a.qkv.view().rows(rows.at, rows.count);
+  const auto positions =
+      std::span(step.positions).subspan(static_cast<size_t>(rows.row), static_cast<size_t>(rows.count));
+  parts_.ops.linear(stream, {.x = a.normed.view().rows(rows.at, rows.count), .weight = &weights.qkv, .out = qkv});
+  parts_.ops.rope(stream, {.qkv = qkv,
+                           .positions = positions,
+                           .inverse_frequencies = parts_.weights.inverse_frequencies.view(),
+                           .q_norm = weights.q_norm.view(),
+                           .k_norm = weights.k_norm.view(),
+                           .eps = static_cast<float>(parts_.shape.norm_eps),
+                           .q = a.q.view().rows(rows.row, rows.count),
+                           .k = a.k.view().rows(rows.row, rows.count),
+                           .v = a.v.view().rows(rows.row, rows.count)});
+}
+
+void Forward::attend(Stream& stream, const ForwardStep& step, const LayerMetadata& metadata) {
   const Activations& a = *activations_;
   const auto tokens = static_cast<int64_t>(step.ids.size());
   const TensorView k = a.k.view().rows(0, tokens);
@@ -232,55 +245,47 @@ void Forward::attend(Stream& stream, const ForwardStep& step, int32_t /*layer*/,
                                 .out = a.q.view().rows(0, tokens)});
 }
 
-// Projects the attention's result, adds it, and norms: what the feed-forward part works on.
-void Forward::mix(Stream& stream, int32_t layer, int64_t begin, int64_t count) {
+void Forward::attention_out(Stream& stream, int32_t layer, const ChunkRows& rows) {
   const Activations& a = *activations_;
   const ModelShape& m = parts_.shape;
-  Ops& ops = parts_.ops;
-  const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
-  const TensorView attended = a.q.view().rows(begin, count);
-  const TensorView normed = a.normed.view().rows(0, count);
-  const TensorView delta = a.delta.view().rows(0, count);
-  ops.linear(stream, {.x = {attended.data(), attended.dtype(), {count, int64_t{m.query_heads} * m.head_dim}},
-                      .weight = &weights.attention_out,
-                      .out = delta});
-  ops.residual_norm(stream, {.residual = a.residual.view().rows(begin, count),
-                             .delta = delta,
-                             .weight = weights.post_attention_norm.view(),
-                             .eps = static_cast<float>(m.norm_eps),
-                             .out = normed});
+  const TensorView attended = a.q.view().rows(rows.row, rows.count);
+  const Shape flat{rows.count, int64_t{m.query_heads} * m.head_dim};
+  parts_.ops.linear(stream, {.x = {attended.data(), attended.dtype(), flat},
+                             .weight = &parts_.weights.layers[static_cast<size_t>(layer)].attention_out,
+                             .out = a.delta.view().rows(rows.at, rows.count)});
 }
 
-// The feed-forward part of a dense layer; its result is left in delta, as that of run_experts() is.
-void Forward::run_dense(Stream& stream, int32_t layer, int64_t count) {
+void Forward::run_dense(Stream& stream, int32_t layer, const ChunkRows& rows) {
   const Activations& a = *activations_;
   const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
-  const TensorView gate_up = a.gate_up.view().rows(0, count);
-  const TensorView inner = a.inner.view().rows(0, count);
-  parts_.ops.linear(stream, {.x = a.normed.view().rows(0, count), .weight = &weights.gate_up, .out = gate_up});
+  const TensorView gate_up = a.gate_up.view().rows(rows.at, rows.count);
+  const TensorView inner = a.inner.view().rows(rows.at, rows.count);
+  const TensorView normed = a.normed.view().rows(rows.at, rows.count);
+  parts_.ops.linear(stream, {.x = normed, .weight = &weights.gate_up, .out = gate_up});
   parts_.ops.swiglu(stream, {.x = gate_up, .out = inner});
-  parts_.ops.linear(stream, {.x = inner, .weight = &weights.down, .out = a.delta.view().rows(0, count)});
+  parts_.ops.linear(stream, {.x = inner, .weight = &weights.down, .out = a.delta.view().rows(rows.at, rows.count)});
 }
 
-void Forward::route(Stream& stream, int32_t layer, int64_t count) {
+void Forward::route(Stream& stream, int32_t layer, const ChunkRows& rows) {
   const Activations& a = *activations_;
   const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
-  const TensorView logits = a.router.view().rows(0, count);
-  parts_.ops.linear(stream, {.x = a.normed.view().rows(0, count), .weight = &weights.router, .out = logits});
+  const TensorView logits = a.router.view().rows(rows.at, rows.count);
+  const TensorView normed = a.normed.view().rows(rows.at, rows.count);
+  parts_.ops.linear(stream, {.x = normed, .weight = &weights.router, .out = logits});
   parts_.ops.route(stream, {.logits = logits,
                             .normalize = parts_.shape.normalize_top_k,
-                            .ids = a.expert_ids.view().rows(0, count),
-                            .weights = a.expert_weights.view().rows(0, count)});
+                            .ids = a.expert_ids.view().rows(rows.at, rows.count),
+                            .weights = a.expert_weights.view().rows(rows.at, rows.count)});
 }
 
-void Forward::run_experts(Stream& stream, int64_t count, std::span<const std::byte* const> experts) {
+void Forward::run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts) {
   const Activations& a = *activations_;
-  parts_.ops.moe(stream, {.x = a.normed.view().rows(0, count),
-                          .ids = a.expert_ids.view().rows(0, count),
-                          .weights = a.expert_weights.view().rows(0, count),
+  parts_.ops.moe(stream, {.x = a.normed.view().rows(rows.at, rows.count),
+                          .ids = a.expert_ids.view().rows(rows.at, rows.count),
+                          .weights = a.expert_weights.view().rows(rows.at, rows.count),
                           .experts = experts,
                           .size = {parts_.shape.hidden, parts_.shape.expert_intermediate},
-                          .out = a.delta.view().rows(0, count)});
+                          .out = a.delta.view().rows(rows.at, rows.count)});
 }
 
 // Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites

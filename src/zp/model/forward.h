@@ -61,6 +61,20 @@ struct ForwardResult {
   std::vector<float> log_sum_exp;
 };
 
+/// Rows [row, row + count) of a step, which are worked on in rows [at, at + count) of the chunk's buffers.
+struct ChunkRows {
+  int64_t row = 0;
+  int64_t at = 0;
+  int64_t count = 0;
+};
+
+/// Where one layer's reused keys and values lie, and where its kept ones go. Lives until the layer's acts have run.
+struct LayerMetadata {
+  std::vector<KvExtent> extents;             // of all sequences, one after another
+  std::vector<AttentionSequence> sequences;  // spans into extents
+  std::vector<KvStore> stores;
+};
+
 /// Sizes that the activations are allocated for, once.
 struct ForwardLimits {
   int64_t tokens = 0;        ///< T: fresh tokens of a step
@@ -69,7 +83,8 @@ struct ForwardLimits {
   int64_t candidates = 0;    ///< candidates at a time; the most that one head row may have
 };
 
-/// Runs steps of one rank. Owned and called by the rank's thread alone.
+/// Runs steps of one rank: whole, or in pieces for ranks that do a pass together (parallel/), which move activations
+/// between the pieces. Owned and called by the rank's thread alone.
 class Forward final {
  public:
   /// What a Forward borrows; all of it outlives the Forward.
@@ -91,26 +106,53 @@ class Forward final {
   /// Bytes of activations that a Forward allocates.
   [[nodiscard]] static size_t activation_bytes(const ModelShape& shape, DType activation, const ForwardLimits& limits);
 
+  // The pieces of run(), in its order. Each issues acts on `stream` and returns; `step` and the metadata live until
+  // these have run.
+
+  /// What the pieces leave for each other. Chunk buffers have chunk_tokens rows.
+  struct Buffers {
+    TensorView residual;        // [T, H] f32, of the whole step
+    TensorView normed;          // [C, H] A
+    TensorView delta;           // [C, H] f32: what a half-layer adds to the residual
+    TensorView expert_ids;      // [C, k] i32
+    TensorView expert_weights;  // [C, k] f32
+  };
+  [[nodiscard]] Buffers buffers() const;
+  /// Of every layer.
+  [[nodiscard]] std::vector<LayerMetadata> metadata_of(const ForwardStep& step) const;
+  /// The residual of all rows, from their ids.
+  void embed(Stream& stream, const ForwardStep& step);
+  /// All layers, from the residual before the first to the residual after the last.
+  void run_layers(Stream& stream, const ForwardStep& step, std::span<const LayerMetadata> metadata);
+  /// The weights that begin a layer's halves; past the last layer there is none (null).
+  [[nodiscard]] const Tensor* attention_norm(int32_t layer) const;
+  [[nodiscard]] const Tensor* feed_forward_norm(int32_t layer) const;
+  /// Adds delta to the residual if `add_delta`; then norms into normed, unless `weight` is null.
+  void norm(Stream& stream, const Tensor* weight, const ChunkRows& rows, bool add_delta);
+  /// The layer's q, k and v of these rows, from normed.
+  void project(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows);
+  /// Keeps what is to be kept, and attends over whole sequences.
+  void attend(Stream& stream, const ForwardStep& step, const LayerMetadata& metadata);
+  /// delta = the projected result of attention.
+  void attention_out(Stream& stream, int32_t layer, const ChunkRows& rows);
+  /// expert_ids and expert_weights, from normed.
+  void route(Stream& stream, int32_t layer, const ChunkRows& rows);
+  /// delta = the experts' or the dense layer's result, from normed.
+  void run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts);
+  void run_dense(Stream& stream, int32_t layer, const ChunkRows& rows);
+  /// Logits of the step's head rows. Waits for the stream.
+  void output_head(Stream& stream, const ForwardStep& step, ForwardResult& result);
+
  private:
   struct Activations;
-  struct LayerMetadata;
   struct RowRange {
     int64_t begin = 0;
     int64_t count = 0;
   };
 
-  void issue(Stream& stream, const ForwardStep& step, std::vector<LayerMetadata>& metadata, ForwardResult& result);
-  void embed(Stream& stream, const ForwardStep& step);
-  void project(Stream& stream, const ForwardStep& step, int32_t layer, int64_t begin, int64_t count, bool add_delta);
-  void attend(Stream& stream, const ForwardStep& step, int32_t layer, const LayerMetadata& metadata);
   void feed_forward(Stream& stream, const ForwardStep& step, int32_t layer);
-  void mix(Stream& stream, int32_t layer, int64_t begin, int64_t count);
-  void run_dense(Stream& stream, int32_t layer, int64_t count);
-  void route(Stream& stream, int32_t layer, int64_t count);
-  void run_experts(Stream& stream, int64_t count, std::span<const std::byte* const> experts);
-  void output_head(Stream& stream, const ForwardStep& step, ForwardResult& result);
   void head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets);
-  [[nodiscard]] LayerMetadata metadata_of(const ForwardStep& step, int32_t layer) const;
+  [[nodiscard]] LayerMetadata layer_metadata(const ForwardStep& step, int32_t layer) const;
   /// For traces: a point in the work, and a span that began at one and ends here. Nothing unless a trace is wanted.
   [[nodiscard]] std::optional<Event> mark(Stream& stream) const;
   void end_span(Stream& stream, const std::optional<Event>& begin, std::string_view name, int32_t layer);

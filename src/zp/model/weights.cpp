@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 
 #include "zp/base/error.h"
@@ -55,6 +56,41 @@ class TensorList {
   const Family& family_;
 };
 
+// Rows [row, row + rows) and columns [column, column + columns) of a stored matrix.
+struct MatrixPart {
+  std::string name;
+  Shape stored;  // of the whole matrix
+  IndexRange rows;
+  IndexRange columns;
+};
+
+MatrixPart some_rows(std::string name, const Shape& stored, IndexRange rows) {
+  return {std::move(name), stored, rows, {0, static_cast<int32_t>(stored[1])}};
+}
+
+MatrixPart some_columns(std::string name, const Shape& stored, IndexRange columns) {
+  return {std::move(name), stored, {0, static_cast<int32_t>(stored[0])}, columns};
+}
+
+// The features of some heads.
+IndexRange features_of(IndexRange heads, int32_t head_dim) {
+  return {.begin = heads.begin * head_dim, .count = heads.count * head_dim};
+}
+
+// A part as a matrix of its own: a view into the file, or, if it is not whole rows, a copy in `copied`.
+ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, std::vector<std::byte>& copied) {
+  const ConstTensorView rows = checkpoint.tensor(part.name, part.stored).rows(part.rows.begin, part.rows.count);
+  if (part.columns.count == part.stored[1]) return rows;
+  const size_t element = size_of(rows.dtype());
+  const size_t from_bytes = static_cast<size_t>(part.stored[1]) * element;
+  const size_t to_bytes = static_cast<size_t>(part.columns.count) * element;
+  copied.resize(static_cast<size_t>(part.rows.count) * to_bytes);
+  for (size_t r = 0; r < static_cast<size_t>(part.rows.count); ++r)
+    std::memcpy(copied.data() + r * to_bytes,
+                rows.data() + r * from_bytes + static_cast<size_t>(part.columns.begin) * element, to_bytes);
+  return {copied.data(), rows.dtype(), {part.rows.count, part.columns.count}};
+}
+
 // Loads one tensor after another, letting each one's pages go once it has been packed.
 class WeightLoader {
  public:
@@ -69,12 +105,13 @@ class WeightLoader {
     return upload(converted, dtype, shape);
   }
 
-  // Rows of all named tensors, one after another: each is [rows, k].
-  PackedMatrix matrix(std::initializer_list<std::pair<std::string, int64_t>> names_and_rows, int64_t k) {
-    std::vector<ConstTensorView> parts;
-    for (const auto& [name, rows] : names_and_rows) parts.push_back(checkpoint_.tensor(name, {rows, k}));
-    PackedMatrix packed = ops_.pack_matrix(parts);
-    for (const auto& [name, rows] : names_and_rows) checkpoint_.discard(name);
+  // The rows of all parts, one after another; the parts have the same columns.
+  PackedMatrix matrix(const std::vector<MatrixPart>& parts) {
+    std::vector<std::vector<std::byte>> copies(parts.size());
+    std::vector<ConstTensorView> views;
+    for (size_t i = 0; i < parts.size(); ++i) views.push_back(view_part(checkpoint_, parts[i], copies[i]));
+    PackedMatrix packed = ops_.pack_matrix(views);
+    for (const MatrixPart& part : parts) checkpoint_.discard(part.name);
     return packed;
   }
 
@@ -92,28 +129,32 @@ class WeightLoader {
   std::unique_ptr<Stream> stream_;
 };
 
-LayerWeights load_layer(const ModelShape& m, const Family& family, int32_t l, WeightLoader& loader) {
+LayerWeights load_layer(const ModelFiles& files, const ModelShard& shard, int32_t l, WeightLoader& loader) {
+  const ModelShape& m = files.shape();
+  const Family& family = files.family();
+  const IndexRange query = features_of(shard.query_heads, m.head_dim);
+  const IndexRange kv = features_of(shard.kv_heads, m.head_dim);
   const int64_t q_dim = int64_t{m.query_heads} * m.head_dim;
   const int64_t kv_dim = int64_t{m.kv_heads} * m.head_dim;
   LayerWeights layer;
   layer.input_norm = loader.tensor(family.input_norm(l), {m.hidden}, DType::kF32);
   layer.post_attention_norm = loader.tensor(family.post_attention_norm(l), {m.hidden}, DType::kF32);
-  layer.qkv = loader.matrix({{family.attention(l, "q_proj"), q_dim},
-                             {family.attention(l, "k_proj"), kv_dim},
-                             {family.attention(l, "v_proj"), kv_dim}},
-                            m.hidden);
-  layer.attention_out = loader.matrix({{family.attention(l, "o_proj"), m.hidden}}, q_dim);
+  layer.qkv = loader.matrix({some_rows(family.attention(l, "q_proj"), {q_dim, m.hidden}, query),
+                             some_rows(family.attention(l, "k_proj"), {kv_dim, m.hidden}, kv),
+                             some_rows(family.attention(l, "v_proj"), {kv_dim, m.hidden}, kv)});
+  layer.attention_out = loader.matrix({some_columns(family.attention(l, "o_proj"), {m.hidden, q_dim}, query)});
   if (m.qk_norm) {
     layer.q_norm = loader.tensor(family.attention(l, "q_norm"), {m.head_dim}, DType::kF32);
     layer.k_norm = loader.tensor(family.attention(l, "k_norm"), {m.head_dim}, DType::kF32);
   }
   if (m.feed_forward[static_cast<size_t>(l)] == FeedForward::kMoe) {
-    layer.router = loader.matrix({{family.router(l), m.experts}}, m.hidden);
+    layer.router = loader.matrix({some_rows(family.router(l), {m.experts, m.hidden}, {0, m.experts})});
   } else {
+    const Shape wide{m.dense_intermediate, m.hidden};
+    const IndexRange inner = shard.dense_intermediate;
     layer.gate_up = loader.matrix(
-        {{family.dense(l, "gate_proj"), m.dense_intermediate}, {family.dense(l, "up_proj"), m.dense_intermediate}},
-        m.hidden);
-    layer.down = loader.matrix({{family.dense(l, "down_proj"), m.hidden}}, m.dense_intermediate);
+        {some_rows(family.dense(l, "gate_proj"), wide, inner), some_rows(family.dense(l, "up_proj"), wide, inner)});
+    layer.down = loader.matrix({some_columns(family.dense(l, "down_proj"), {m.hidden, m.dense_intermediate}, inner)});
   }
   return layer;
 }
@@ -156,35 +197,53 @@ std::vector<std::string> ModelFiles::problems() const {
 }
 
 ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops) {
+  return load_weights(files, whole_model(files.shape()), device, ops);
+}
+
+ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops) {
   const ModelShape& m = files.shape();
   const Family& family = files.family();
   WeightLoader loader(files, device, ops);
   ModelWeights weights;
-  weights.embedding = loader.tensor(family.embedding(), {m.vocabulary, m.hidden}, ops.activation_dtype());
-  weights.head = loader.matrix({{m.tied_embeddings ? family.embedding() : family.head(), m.vocabulary}}, m.hidden);
-  weights.final_norm = loader.tensor(family.final_norm(), {m.hidden}, DType::kF32);
+  const Shape table{m.vocabulary, m.hidden};
+  if (shard.layers.begin == 0) weights.embedding = loader.tensor(family.embedding(), table, ops.activation_dtype());
+  if (shard.layers.end() == m.layers) {
+    const std::string head = m.tied_embeddings ? family.embedding() : family.head();
+    weights.head = loader.matrix({some_rows(head, table, {0, m.vocabulary})});
+    weights.final_norm = loader.tensor(family.final_norm(), {m.hidden}, DType::kF32);
+  }
   const std::vector<float> frequencies = inverse_frequencies(m);
   weights.inverse_frequencies =
       loader.upload(std::as_bytes(std::span(frequencies)), DType::kF32, {static_cast<int64_t>(frequencies.size())});
-  for (int32_t l = 0; l < m.layers; ++l) weights.layers.push_back(load_layer(m, family, l, loader));
+  for (int32_t l = shard.layers.begin; l < shard.layers.end(); ++l)
+    weights.layers.push_back(load_layer(files, shard, l, loader));
   return weights;
 }
 
 ExpertReader::ExpertReader(const ModelFiles& files, const Ops& ops)
+    : ExpertReader(files, ops, whole_model(files.shape())) {}
+
+ExpertReader::ExpertReader(const ModelFiles& files, const Ops& ops, const ModelShard& shard)
     : files_(files),
       ops_(ops),
-      blob_bytes_(ops.expert_blob_bytes({files.shape().hidden, files.shape().expert_intermediate})) {}
+      layers_(shard.layers),
+      intermediate_(shard.expert_intermediate),
+      blob_bytes_(ops.expert_blob_bytes({files.shape().hidden, shard.expert_intermediate.count})) {}
 
 void ExpertReader::read(int32_t layer, int32_t expert, std::span<std::byte> blob) const {
   const ModelShape& m = files_.shape();
-  const Checkpoint& checkpoint = files_.checkpoint();
-  const std::array<std::string, 3> names = {files_.family().expert(layer, expert, "gate_proj"),
-                                            files_.family().expert(layer, expert, "up_proj"),
-                                            files_.family().expert(layer, expert, "down_proj")};
-  ops_.pack_expert(checkpoint.tensor(names[0], {m.expert_intermediate, m.hidden}),
-                   checkpoint.tensor(names[1], {m.expert_intermediate, m.hidden}),
-                   checkpoint.tensor(names[2], {m.hidden, m.expert_intermediate}), blob);
-  for (const std::string& name : names) checkpoint.discard(name);
+  const Family& family = files_.family();
+  const int32_t l = layers_.begin + layer;
+  const Shape wide{m.expert_intermediate, m.hidden};
+  const std::array<MatrixPart, 3> parts = {
+      some_rows(family.expert(l, expert, "gate_proj"), wide, intermediate_),
+      some_rows(family.expert(l, expert, "up_proj"), wide, intermediate_),
+      some_columns(family.expert(l, expert, "down_proj"), {m.hidden, m.expert_intermediate}, intermediate_)};
+  std::array<std::vector<std::byte>, 3> copies;
+  std::array<ConstTensorView, 3> views;
+  for (size_t i = 0; i < parts.size(); ++i) views[i] = view_part(files_.checkpoint(), parts[i], copies[i]);
+  ops_.pack_expert(views[0], views[1], views[2], blob);
+  for (const MatrixPart& part : parts) files_.checkpoint().discard(part.name);
 }
 
 }  // namespace zp

@@ -9,6 +9,7 @@
 #include "zp/model/family.h"
 #include "zp/ops/ops.h"
 #include "zp/shape/model_shape.h"
+#include "zp/shape/model_shard.h"
 #include "zp/tensor/tensor.h"
 
 namespace zp {
@@ -58,11 +59,16 @@ class ModelFiles final {
 /// Packs everything but the experts. Each stored tensor is read once, tied embeddings twice. Blocks; throws as
 /// Checkpoint::tensor() does.
 [[nodiscard]] ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops);
+/// Packs a rank's part, for the model of shape_of(shape, shard): the heads and inner features of its layers, norms and
+/// routers whole, the embedding only with the first layer, the final norm and the head only with the last.
+[[nodiscard]] ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops);
 
 /// Reads experts one by one into packed blobs. Thread-safe.
 class ExpertReader final {
  public:
   ExpertReader(const ModelFiles& files, const Ops& ops);
+  /// Experts as a rank with this shard has them: its layers, counted from 0, and its slice of the inner features.
+  ExpertReader(const ModelFiles& files, const Ops& ops, const ModelShard& shard);
 
   [[nodiscard]] size_t blob_bytes() const noexcept { return blob_bytes_; }
   /// Packs one expert of a MoE layer into `blob` (blob_bytes() long, 256-byte aligned host memory).
@@ -71,6 +77,8 @@ class ExpertReader final {
  private:
   const ModelFiles& files_;
   const Ops& ops_;
+  IndexRange layers_;
+  IndexRange intermediate_;
   size_t blob_bytes_;
 };
 

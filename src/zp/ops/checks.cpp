@@ -149,10 +149,28 @@ void swiglu(const SwigluArgs& args, DType activation) {
   expect(args.out, "out", activation, args.out.shape());
 }
 
-void gather_rows(const GatherRowsArgs& args) {
+void gather_rows(const GatherRowsArgs& args, DType activation) {
   expect_rank(args.x, "x", 2);
-  expect(args.x, "x", DType::kF32, args.x.shape());
-  expect(args.out, "out", DType::kF32, {std::ssize(args.rows), args.x.dim(1)});
+  expect_f32_or(args.x, "x", activation, args.x.shape());
+  expect(args.out, "out", args.x.dtype(), {std::ssize(args.rows), args.x.dim(1)});
+  for (const int64_t row : args.rows) ZP_CHECK(row >= 0 && row < args.x.dim(0), "row {} of {}", row, args.x.dim(0));
+}
+
+void convert(const ConvertArgs& args, DType activation) {
+  expect_rank(args.x, "x", 2);
+  expect_f32_or(args.x, "x", activation, args.x.shape());
+  expect_f32_or(args.out, "out", activation, args.x.shape());
+}
+
+void combine(const CombineArgs& args, DType activation) {
+  expect_rank(args.x, "x", 2);
+  expect_rank(args.weights, "weights", 2);
+  const int64_t tokens = args.weights.dim(0);
+  expect_f32_or(args.x, "x", activation, args.x.shape());
+  expect(args.weights, "weights", DType::kF32, args.weights.shape());
+  expect(args.out, "out", DType::kF32, {tokens, args.x.dim(1)});
+  ZP_CHECK(std::ssize(args.rows) == args.weights.elements(), "{} rows for weights of shape {}", args.rows.size(),
+           args.weights.shape().to_string());
   for (const int64_t row : args.rows) ZP_CHECK(row >= 0 && row < args.x.dim(0), "row {} of {}", row, args.x.dim(0));
 }
 

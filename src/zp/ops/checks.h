@@ -16,7 +16,9 @@ void store_kv(const StoreKvArgs& args, DType activation);
 void route(const RouteArgs& args);
 void moe(const MoeArgs& args, DType activation);
 void swiglu(const SwigluArgs& args, DType activation);
-void gather_rows(const GatherRowsArgs& args);
+void gather_rows(const GatherRowsArgs& args, DType activation);
+void convert(const ConvertArgs& args, DType activation);
+void combine(const CombineArgs& args, DType activation);
 void head(const HeadArgs& args, DType activation);
 
 /// Parts of pack_matrix(): all [n_i, k] with one k, of a floating type. Returns [sum of n_i, k].

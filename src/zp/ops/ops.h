@@ -147,9 +147,24 @@ struct SwigluArgs {
 
 /// out[r] = x[rows[r]].
 struct GatherRowsArgs {
-  ConstTensorView x;              // [T, H] f32
+  ConstTensorView x;              // [T, H] f32 or A
   std::span<const int64_t> rows;  // [R], host
-  TensorView out;                 // [R, H] f32
+  TensorView out;                 // [R, H], of the type of x
+};
+
+/// out = x, rounded to the type of out.
+struct ConvertArgs {
+  ConstTensorView x;  // [T, H] f32 or A
+  TensorView out;     // [T, H] f32 or A; not the memory of x
+};
+
+/// out[t] = sum over j of weights[t, j] * x[rows[t * k + j]], summed in the order of j: what moe() does with the
+/// results of its experts, for results that were computed elsewhere.
+struct CombineArgs {
+  ConstTensorView x;              // [M, H] f32 or A
+  std::span<const int64_t> rows;  // [T * k], host
+  ConstTensorView weights;        // [T, k] f32
+  TensorView out;                 // [T, H] f32
 };
 
 /// For each row: the logits of its candidates, and log(sum(exp(logits))) over the whole vocabulary: NaN if any logit
@@ -196,6 +211,8 @@ class Ops {
   virtual void moe(Stream& stream, const MoeArgs& args) = 0;
   virtual void swiglu(Stream& stream, const SwigluArgs& args) = 0;
   virtual void gather_rows(Stream& stream, const GatherRowsArgs& args) = 0;
+  virtual void convert(Stream& stream, const ConvertArgs& args) = 0;
+  virtual void combine(Stream& stream, const CombineArgs& args) = 0;
   virtual void head(Stream& stream, const HeadArgs& args) = 0;
 
  protected:

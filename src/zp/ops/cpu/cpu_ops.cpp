@@ -137,8 +137,18 @@ void CpuOps::swiglu(Stream& stream, const SwigluArgs& args) {
 }
 
 void CpuOps::gather_rows(Stream& stream, const GatherRowsArgs& args) {
-  checks::gather_rows(args);
+  checks::gather_rows(args, activation_dtype());
   issue(stream, [this, args] { cpu::gather_rows(workers_, args); });
+}
+
+void CpuOps::convert(Stream& stream, const ConvertArgs& args) {
+  checks::convert(args, activation_dtype());
+  issue(stream, [this, args] { cpu::convert(workers_, args); });
+}
+
+void CpuOps::combine(Stream& stream, const CombineArgs& args) {
+  checks::combine(args, activation_dtype());
+  issue(stream, [this, args] { cpu::combine(workers_, args); });
 }
 
 void CpuOps::head(Stream& stream, const HeadArgs& args) {

@@ -39,6 +39,8 @@ class CpuOps final : public Ops {
   void moe(Stream& stream, const MoeArgs& args) override;
   void swiglu(Stream& stream, const SwigluArgs& args) override;
   void gather_rows(Stream& stream, const GatherRowsArgs& args) override;
+  void convert(Stream& stream, const ConvertArgs& args) override;
+  void combine(Stream& stream, const CombineArgs& args) override;
   void head(Stream& stream, const HeadArgs& args) override;
 
  private:

@@ -38,6 +38,8 @@ class PacedOps final : public Ops {
   void moe(Stream& stream, const MoeArgs& args) override;
   void swiglu(Stream& stream, const SwigluArgs& args) override { inner_->swiglu(stream, args); }
   void gather_rows(Stream& stream, const GatherRowsArgs& args) override { inner_->gather_rows(stream, args); }
+  void convert(Stream& stream, const ConvertArgs& args) override { inner_->convert(stream, args); }
+  void combine(Stream& stream, const CombineArgs& args) override { inner_->combine(stream, args); }
   void head(Stream& stream, const HeadArgs& args) override;
 
  private:

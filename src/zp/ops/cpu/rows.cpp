@@ -1,6 +1,8 @@
 // Embedding, norms, SwiGLU and copies.
 #include "zp/ops/cpu/rows.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -56,11 +58,42 @@ void swiglu(Workers& workers, const SwigluArgs& args) {
 }
 
 void gather_rows(Workers& workers, const GatherRowsArgs& args) {
+  const size_t row_bytes = static_cast<size_t>(args.x.dim(1)) * size_of(args.x.dtype());
+  workers.run_rows(std::ssize(args.rows), args.x.dim(1), [&](int64_t r) {
+    const auto from = static_cast<size_t>(args.rows[static_cast<size_t>(r)]);
+    std::memcpy(args.out.data() + static_cast<size_t>(r) * row_bytes, args.x.data() + from * row_bytes, row_bytes);
+  });
+}
+
+void convert(Workers& workers, const ConvertArgs& args) {
+  const int64_t width = args.x.dim(1);
+  workers.run_rows(args.x.dim(0), width, [&](int64_t t) {
+    const auto first = static_cast<size_t>(t * width);
+    workers.kernels().convert({args.x.data() + first * size_of(args.x.dtype()), args.x.dtype()},
+                              {args.out.data() + first * size_of(args.out.dtype()), args.out.dtype()}, width);
+  });
+}
+
+void combine(Workers& workers, const CombineArgs& args) {
+  constexpr int64_t kPart = 256;  // elements of a row converted at a time, on the thread's stack
+  const Kernels& kernels = workers.kernels();
   const int64_t hidden = args.x.dim(1);
-  workers.run_rows(std::ssize(args.rows), hidden, [&](int64_t r) {
-    const int64_t from = args.rows[static_cast<size_t>(r)];
-    std::memcpy(args.out.as<float>() + r * hidden, args.x.as<float>() + from * hidden,
-                static_cast<size_t>(hidden) * sizeof(float));
+  const int64_t chosen = args.weights.dim(1);
+  const size_t element_size = size_of(args.x.dtype());
+  workers.run_rows(args.weights.dim(0), chosen * hidden, [&](int64_t t) {
+    float* out = args.out.as<float>() + t * hidden;
+    std::array<float, kPart> part{};
+    std::fill_n(out, hidden, 0.0f);
+    for (int64_t j = 0; j < chosen; ++j) {
+      const int64_t row = args.rows[static_cast<size_t>(t * chosen + j)];
+      const float weight = args.weights.as<float>()[t * chosen + j];
+      for (int64_t begin = 0; begin < hidden; begin += kPart) {
+        const int64_t count = std::min(kPart, hidden - begin);
+        const std::byte* from = args.x.data() + static_cast<size_t>(row * hidden + begin) * element_size;
+        kernels.convert({from, args.x.dtype()}, {part.data(), DType::kF32}, count);
+        kernels.add_scaled(out + begin, part.data(), weight, count);
+      }
+    }
   });
 }
 

@@ -13,5 +13,7 @@ void store_kv(Workers& workers, const StoreKvArgs& args);
 void route(Workers& workers, const RouteArgs& args);
 void swiglu(Workers& workers, const SwigluArgs& args);
 void gather_rows(Workers& workers, const GatherRowsArgs& args);
+void convert(Workers& workers, const ConvertArgs& args);
+void combine(Workers& workers, const CombineArgs& args);
 
 }  // namespace zp::cpu

@@ -1,4 +1,4 @@
-// Embedding, norm, linear layers, SwiGLU, row gathering and the output head.
+// Embedding, norm, linear layers, SwiGLU, row gathering, conversion and the output head.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -84,10 +84,14 @@ void swiglu(const SwigluArgs& args) {
 }
 
 void gather_rows(const GatherRowsArgs& args) {
-  const int64_t hidden = args.x.dim(1);
-  for (int64_t r = 0; r < std::ssize(args.rows); ++r)
-    std::memcpy(args.out.as<float>() + r * hidden, args.x.as<float>() + args.rows[static_cast<size_t>(r)] * hidden,
-                static_cast<size_t>(hidden) * sizeof(float));
+  const size_t row_bytes = static_cast<size_t>(args.x.dim(1)) * size_of(args.x.dtype());
+  for (size_t r = 0; r < args.rows.size(); ++r)
+    std::memcpy(args.out.data() + r * row_bytes, args.x.data() + static_cast<size_t>(args.rows[r]) * row_bytes,
+                row_bytes);
+}
+
+void convert(const ConvertArgs& args) {
+  for (int64_t i = 0; i < args.x.elements(); ++i) store(args.out, i, static_cast<double>(load(args.x, i)));
 }
 
 void head(const HeadArgs& args) {

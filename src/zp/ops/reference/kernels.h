@@ -18,6 +18,8 @@ void route(const RouteArgs& args);
 void moe(const MoeArgs& args);
 void swiglu(const SwigluArgs& args);
 void gather_rows(const GatherRowsArgs& args);
+void convert(const ConvertArgs& args);
+void combine(const CombineArgs& args);
 void head(const HeadArgs& args);
 
 }  // namespace zp::reference

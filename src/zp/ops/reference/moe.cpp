@@ -91,4 +91,21 @@ void moe(const MoeArgs& args) {
   }
 }
 
+void combine(const CombineArgs& args) {
+  const int64_t tokens = args.weights.dim(0);
+  const int64_t chosen = args.weights.dim(1);
+  const int64_t hidden = args.x.dim(1);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t h = 0; h < hidden; ++h) {
+      double sum = 0;
+      for (int64_t j = 0; j < chosen; ++j) {
+        const int64_t row = args.rows[static_cast<size_t>(t * chosen + j)];
+        sum += static_cast<double>(args.weights.as<float>()[t * chosen + j]) *
+               static_cast<double>(load(args.x, row * hidden + h));
+      }
+      store(args.out, t * hidden + h, sum);
+    }
+  }
+}
+
 }  // namespace zp::reference

@@ -107,8 +107,18 @@ void ReferenceOps::swiglu(Stream& stream, const SwigluArgs& args) {
 }
 
 void ReferenceOps::gather_rows(Stream& stream, const GatherRowsArgs& args) {
-  checks::gather_rows(args);
+  checks::gather_rows(args, activation_);
   issue(stream, &reference::gather_rows, args);
+}
+
+void ReferenceOps::convert(Stream& stream, const ConvertArgs& args) {
+  checks::convert(args, activation_);
+  issue(stream, &reference::convert, args);
+}
+
+void ReferenceOps::combine(Stream& stream, const CombineArgs& args) {
+  checks::combine(args, activation_);
+  issue(stream, &reference::combine, args);
 }
 
 void ReferenceOps::head(Stream& stream, const HeadArgs& args) {

@@ -32,6 +32,8 @@ class ReferenceOps final : public Ops {
   void moe(Stream& stream, const MoeArgs& args) override;
   void swiglu(Stream& stream, const SwigluArgs& args) override;
   void gather_rows(Stream& stream, const GatherRowsArgs& args) override;
+  void convert(Stream& stream, const ConvertArgs& args) override;
+  void combine(Stream& stream, const CombineArgs& args) override;
   void head(Stream& stream, const HeadArgs& args) override;
 
  private:

@@ -1,0 +1,107 @@
+// Decides the sizes of a synchronous group.
+#include "zp/engine/group_setup.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "zp/base/error.h"
+#include "zp/base/host_info.h"
+#include "zp/base/math.h"
+#include "zp/cache/block_hash.h"
+#include "zp/engine/lockstep_group.h"
+#include "zp/engine/weight_bytes.h"
+
+namespace zp {
+namespace {
+
+GroupLayout layout_of(const EngineConfig& config, const ModelShape& shape) {
+  const std::optional<Strategy> strategy = parse_strategy(config.strategy);
+  if (!strategy)
+    fail(ErrorCode::kInvalidArgument,
+         "strategy is '{}'; it must be 'asyncep', 'dp+ep', 'dp+tp', 'tp+ep', 'tp+tp' or 'pp+pp'", config.strategy);
+  const GroupLayout layout{.strategy = *strategy, .ranks = config.ranks};
+  if (const auto found = problems(shape, layout); !found.empty())
+    fail(ErrorCode::kInvalidArgument, "{}", fmt::join(found, "; "));
+  return layout;
+}
+
+// Every rank of the group in one plan: virtual ranks share the host's memory.
+MemoryPlan plan_of(const ModelShape& model, const Device& device, const GroupSpec& spec) {
+  const OpsSpec& ops = spec.rank.ops;
+  const uint64_t table =
+      static_cast<uint64_t>(model.vocabulary) * static_cast<uint64_t>(model.hidden) * size_of(*ops.activation);
+  const uint64_t head = packed_matrix_bytes(device, ops, model.vocabulary, model.hidden) +
+                        static_cast<uint64_t>(model.hidden) * sizeof(float);
+  uint64_t weights = 0;
+  uint64_t experts = 0;
+  uint64_t buffers = 0;
+  uint64_t scratch = 0;
+  for (int32_t rank = 0; rank < spec.layout.ranks; ++rank) {
+    const ModelShard shard = shard_of(model, spec.layout, rank);
+    const ModelShape shape = shape_of(model, shard);
+    // Only the first stage of a pipeline embeds, and only the last one has the head.
+    weights += replicated_weight_bytes(shape, device, ops);
+    if (shard.layers.begin > 0) weights -= table;
+    if (shard.layers.end() < model.layers) weights -= head;
+    if (shape.moe_layers() > 0)
+      experts += packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate}) *
+                 static_cast<uint64_t>(shard.experts.count) * static_cast<uint64_t>(shape.moe_layers());
+    buffers += group_buffer_bytes(model, spec, rank);
+    scratch += ops_scratch_bytes(device, ops);
+  }
+  MemoryPlan plan;
+  plan.items = {{"replicated weights", weights},
+                {"experts", experts},
+                {"activations", buffers},
+                {"scratch of operations", scratch}};
+  return plan;
+}
+
+uint64_t block_bytes_of_group(const ModelShape& model, const GroupSpec& spec) {
+  uint64_t bytes = 0;
+  for (int32_t rank = 0; rank < spec.layout.ranks; ++rank)
+    bytes += KvPool::block_bytes(shape_of(model, shard_of(model, spec.layout, rank)), *spec.rank.ops.activation,
+                                 kBlockTokens);
+  return bytes;
+}
+
+}  // namespace
+
+EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files) {
+  const ModelShape& shape = files.shape();
+  GroupSpec spec;
+  spec.layout = layout_of(config, shape);
+  spec.pace = {.bytes_per_second = config.experts.peer_link.bytes_per_second,
+               .latency_ns = config.experts.peer_link.latency_us * 1000};
+  spec.rank.device = parse_device(config.device);
+  const int32_t threads = config.threads > 0 ? config.threads : usable_cores();
+  spec.rank.device.threads = std::max(1, threads / spec.layout.ranks);
+  const std::unique_ptr<Device> device = make_device(spec.rank.device);
+
+  EngineSetup setup;
+  setup.scheduler = scheduler_config(config, shape);
+  spec.rank.limits = forward_limits(config, setup.scheduler.max_request_tokens);
+  // A round has a row for each rank at least, and as many for all of them.
+  spec.rank.limits.chunk_tokens =
+      round_up(std::max(spec.rank.limits.chunk_tokens, int64_t{spec.layout.ranks}), int64_t{spec.layout.ranks});
+  spec.rank.ops = ops_spec(config, shape, compute_dtype(config, files, *device), spec.rank.limits);
+
+  setup.plan = plan_of(shape, *device, spec);
+  setup.plan.limit_bytes = config.memory_limit_bytes.value_or(device->memory_info().free_bytes);
+  setup.plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device->description();
+  const uint64_t block_bytes = block_bytes_of_group(shape, spec);
+  const auto kv_blocks =
+      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan, block_bytes) / block_bytes, INT32_MAX / 2));
+  setup.plan.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
+  require_fits(setup.plan, "Fewer ranks, a smaller max_context_tokens or a smaller kv_cache_bytes take less");
+
+  spec.rank.kv_blocks = kv_blocks;
+  setup.scheduler.pool_blocks.assign(static_cast<size_t>(LockstepGroup::runner_count(spec.layout)), kv_blocks);
+  setup.model_revision = model_revision(config);
+  setup.group = spec;
+  return setup;
+}
+
+}  // namespace zp

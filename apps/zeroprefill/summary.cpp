@@ -16,6 +16,12 @@ nlohmann::ordered_json or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
+nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
+  nlohmann::ordered_json items = nlohmann::ordered_json::object();
+  for (const MemoryItem& item : plan.items) items[item.consumer] = item.bytes;
+  return items;
+}
+
 nlohmann::ordered_json rank_json(const RankStats& rank) {
   return {{"steps", rank.steps},
           {"computed_tokens", rank.computed_tokens},
@@ -41,8 +47,6 @@ void print_ranks(const EngineStats& stats) {
 nlohmann::ordered_json to_json(const RunSummary& s) {
   nlohmann::ordered_json errors = nlohmann::ordered_json::object();
   for (const auto& [code, count] : s.metrics.failed_by_code) errors[std::string(to_string(code))] = count;
-  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
-  for (const MemoryItem& item : s.stats.memory_plan) memory[item.consumer] = item.bytes;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankStats& rank : s.stats.ranks) ranks.push_back(rank_json(rank));
   return {{"items", s.metrics.rows},
@@ -72,7 +76,8 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
           {"operations", s.stats.operations},
           {"experts", s.stats.experts},
           {"ranks", ranks},
-          {"memory_plan_bytes", memory}};
+          {"memory_plan_bytes",
+           {{"each_rank", plan_json(s.stats.memory_plan.rank)}, {"host", plan_json(s.stats.memory_plan.host)}}}};
 }
 
 void write_summary(const RunSummary& summary, OutputFile& file) {
@@ -89,9 +94,8 @@ void print_summary(const RunSummary& s) {
                                                   : 0;
   note("{} prompt tokens, {:.1f} % reused, {:.0f} tokens/s; {} on {}\n", s.stats.prompt_tokens, reused,
        per_second(s.stats.prompt_tokens, s.wall_seconds), s.stats.operations, s.stats.device);
-  uint64_t planned = 0;
-  for (const MemoryItem& item : s.stats.memory_plan) planned += item.bytes;
-  note("memory: {} planned, {} at the peak\n", human_bytes(planned), human_bytes(peak_resident_bytes()));
+  note("memory: {} planned, {} at the peak\n", human_bytes(s.stats.memory_plan.total_bytes()),
+       human_bytes(peak_resident_bytes()));
   if (s.stats.ranks.size() > 1 || s.stats.experts != "resident") print_ranks(s.stats);
   if (s.metrics.accuracy)
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",

@@ -7,6 +7,22 @@
 #include "zp/base/human.h"
 
 namespace zp {
+namespace {
+
+uint64_t missing_bytes(const MemoryPlan& plan) noexcept {
+  const uint64_t total = plan.total_bytes();
+  return total > plan.limit_bytes ? total - plan.limit_bytes : 0;
+}
+
+std::string table(const MemoryPlan& plan) {
+  std::string text;
+  for (const MemoryItem& item : plan.items)
+    text += fmt::format("\n  {:<24}{:>12}", item.consumer, human_bytes(item.bytes));
+  return text + fmt::format("\n  {:<24}{:>12} of {} ({})", "total", human_bytes(plan.total_bytes()),
+                            human_bytes(plan.limit_bytes), plan.limit_source);
+}
+
+}  // namespace
 
 uint64_t MemoryPlan::total_bytes() const noexcept {
   uint64_t total = 0;
@@ -14,17 +30,26 @@ uint64_t MemoryPlan::total_bytes() const noexcept {
   return total;
 }
 
-std::string MemoryPlan::to_text() const {
-  std::string text;
-  for (const MemoryItem& item : items) text += fmt::format("  {:<24}{:>12}\n", item.consumer, human_bytes(item.bytes));
-  text += fmt::format("  {:<24}{:>12}\n", "total", human_bytes(total_bytes()));
-  return text + fmt::format("  {:<24}{:>12}  ({})", "limit", human_bytes(limit_bytes), limit_source);
+uint64_t EngineMemory::total_bytes() const noexcept {
+  return static_cast<uint64_t>(ranks) * rank.total_bytes() + host.total_bytes();
 }
 
-void require_fits(const MemoryPlan& plan, std::string_view advice) {
-  if (plan.total_bytes() <= plan.limit_bytes) return;
-  fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is:\n{}\n{}",
-       human_bytes(plan.total_bytes() - plan.limit_bytes), plan.to_text(), advice);
+std::string EngineMemory::to_text() const {
+  const std::string whose = ranks == 1 ? "the rank" : fmt::format("each of {} ranks", ranks);
+  return fmt::format("memory planned for {}:{}\nand once, in host memory:{}", whose, table(rank), table(host));
+}
+
+uint64_t left_bytes(const MemoryPlan& plan) noexcept {
+  const uint64_t total = plan.total_bytes();
+  return plan.limit_bytes > total ? plan.limit_bytes - total : 0;
+}
+
+void require_fits(const EngineMemory& memory, std::string_view advice) {
+  const uint64_t missing =
+      static_cast<uint64_t>(memory.ranks) * missing_bytes(memory.rank) + missing_bytes(memory.host);
+  if (missing == 0) return;
+  fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is; {}\n{}", human_bytes(missing), memory.to_text(),
+       advice);
 }
 
 }  // namespace zp

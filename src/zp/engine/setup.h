@@ -25,10 +25,10 @@ struct EngineSetup {
   Placement placement;
   size_t blob_bytes = 0;  ///< of one expert; 0 in a model without
   StreamingSpec streaming;
+  uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
   int32_t load_threads = 1;
   bool trace = false;
-  MemoryPlan plan;             ///< of each rank
-  MemoryPlan host_plan;        ///< of host memory that experts take
+  EngineMemory memory;
   std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
 };
 

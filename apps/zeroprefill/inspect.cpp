@@ -48,7 +48,11 @@ void print_text(const ModelReport& r) {
                              human_bytes(r.expert_bytes_bf16)));
   row("keys and values", fmt::format("{} a token in bf16", human_bytes(r.kv_bytes_per_token_bf16)));
   const uint64_t total = r.cpu_memory_plan.total_bytes();
-  if (total > 0) row("memory on this CPU", fmt::format("{} with the default sizes", human_bytes(total)));
+  // On the CPU the host's limit is that of all together.
+  const uint64_t limit = r.cpu_memory_plan.host.limit_bytes;
+  if (total > 0)
+    row("memory on this CPU", fmt::format("{} with the default sizes; {} are free{}", human_bytes(total),
+                                          human_bytes(limit), total > limit ? ", which is too little" : ""));
   for (const MemoryItem& item : memory_items(r))
     row("", fmt::format("{:>12}  {}", human_bytes(item.bytes), item.consumer));
   fmt::print("\n");

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "zeroprefill/engine.h"
@@ -16,6 +17,12 @@ struct InspectOptions {
   std::string folder;
   bool json = false;
 };
+
+std::vector<MemoryItem> memory_items(const ModelReport& r) {
+  std::vector<MemoryItem> items = r.cpu_memory_plan.rank.items;
+  items.insert(items.end(), r.cpu_memory_plan.host.items.begin(), r.cpu_memory_plan.host.items.end());
+  return items;
+}
 
 void print_text(const ModelReport& r) {
   const auto row = [](const char* name, const std::string& value) { fmt::print("{:<22}{}\n", name, value); };
@@ -40,10 +47,13 @@ void print_text(const ModelReport& r) {
   row("weights", fmt::format("{} in bf16, {} of it experts; twice that in f32", human_bytes(r.weight_bytes_bf16),
                              human_bytes(r.expert_bytes_bf16)));
   row("keys and values", fmt::format("{} a token in bf16", human_bytes(r.kv_bytes_per_token_bf16)));
-  uint64_t total = 0;
-  for (const MemoryItem& item : r.cpu_memory_plan) total += item.bytes;
-  if (total > 0) row("memory on this CPU", fmt::format("{} with the default sizes", human_bytes(total)));
-  for (const MemoryItem& item : r.cpu_memory_plan)
+  const uint64_t total = r.cpu_memory_plan.total_bytes();
+  // On the CPU the host's limit is that of all together.
+  const uint64_t limit = r.cpu_memory_plan.host.limit_bytes;
+  if (total > 0)
+    row("memory on this CPU", fmt::format("{} with the default sizes; {} are free{}", human_bytes(total),
+                                          human_bytes(limit), total > limit ? ", which is too little" : ""));
+  for (const MemoryItem& item : memory_items(r))
     row("", fmt::format("{:>12}  {}", human_bytes(item.bytes), item.consumer));
   fmt::print("\n");
   if (r.problems.empty()) row("problems", "none found");
@@ -52,7 +62,7 @@ void print_text(const ModelReport& r) {
 
 void print_json(const ModelReport& r) {
   nlohmann::ordered_json memory = nlohmann::ordered_json::object();
-  for (const MemoryItem& item : r.cpu_memory_plan) memory[item.consumer] = item.bytes;
+  for (const MemoryItem& item : memory_items(r)) memory[item.consumer] = item.bytes;
   const nlohmann::ordered_json json = {{"family", r.family},
                                        {"stored_dtype", r.stored_dtype},
                                        {"layers", r.layers},

@@ -199,6 +199,7 @@ int run(const RunOptions& options) {
   const std::unique_ptr<RowReader> rows = open_rows(options.input);
   EngineConfig config = engine_config(options.engine);
   config.trace = !options.trace.empty();
+  config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
   const std::unique_ptr<Engine> engine = Engine::create(config);
   const Labels labels = find_labels(spec, *engine);
   const PromptRenderer renderer(spec, labels.texts);

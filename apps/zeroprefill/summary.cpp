@@ -37,6 +37,12 @@ nlohmann::ordered_json group_json(const GroupStats& group) {
           {"wait_seconds_per_device", sum.wait_seconds / devices}};
 }
 
+nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
+  nlohmann::ordered_json items = nlohmann::ordered_json::object();
+  for (const MemoryItem& item : plan.items) items[item.consumer] = item.bytes;
+  return items;
+}
+
 nlohmann::ordered_json rank_json(const RankStats& rank) {
   return {{"steps", rank.steps},
           {"computed_tokens", rank.computed_tokens},
@@ -70,38 +76,38 @@ void print_ranks(const EngineStats& stats) {
 nlohmann::ordered_json to_json(const RunSummary& s) {
   nlohmann::ordered_json errors = nlohmann::ordered_json::object();
   for (const auto& [code, count] : s.metrics.failed_by_code) errors[std::string(to_string(code))] = count;
-  nlohmann::ordered_json memory = nlohmann::ordered_json::object();
-  for (const MemoryItem& item : s.stats.memory_plan) memory[item.consumer] = item.bytes;
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankStats& rank : s.stats.ranks) ranks.push_back(rank_json(rank));
-  nlohmann::ordered_json json = {{"items", s.metrics.rows},
-                                 {"answered", s.metrics.answered},
-                                 {"errors", s.metrics.failed},
-                                 {"errors_by_code", errors},
-                                 {"prompt_tokens", s.stats.prompt_tokens},
-                                 {"computed_tokens", s.stats.computed_tokens},
-                                 {"cached_tokens", s.stats.cached_tokens},
-                                 {"steps", s.stats.steps},
-                                 {"wall_seconds", s.wall_seconds},
-                                 {"compute_seconds", s.stats.compute_seconds},
-                                 {"exposed_seconds", s.stats.exposed_seconds},
-                                 {"exposed_fraction", s.stats.exposed_fraction()},
-                                 {"peer_wait_seconds", s.stats.peer_wait_seconds},
-                                 {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
-                                 {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
-                                 {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
-                                 {"labelled", s.metrics.scored},
-                                 {"accuracy", or_null(s.metrics.accuracy)},
-                                 {"accuracy_interval_95", {s.metrics.accuracy_95.low, s.metrics.accuracy_95.high}},
-                                 {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
-                                 {"macro_f1", or_null(s.metrics.macro_f1)},
-                                 {"load_seconds", s.stats.load_seconds},
-                                 {"peak_memory_bytes", peak_resident_bytes()},
-                                 {"device", s.stats.device},
-                                 {"operations", s.stats.operations},
-                                 {"experts", s.stats.experts},
-                                 {"ranks", ranks},
-                                 {"memory_plan_bytes", memory}};
+  nlohmann::ordered_json json = {
+      {"items", s.metrics.rows},
+      {"answered", s.metrics.answered},
+      {"errors", s.metrics.failed},
+      {"errors_by_code", errors},
+      {"prompt_tokens", s.stats.prompt_tokens},
+      {"computed_tokens", s.stats.computed_tokens},
+      {"cached_tokens", s.stats.cached_tokens},
+      {"steps", s.stats.steps},
+      {"wall_seconds", s.wall_seconds},
+      {"compute_seconds", s.stats.compute_seconds},
+      {"exposed_seconds", s.stats.exposed_seconds},
+      {"exposed_fraction", s.stats.exposed_fraction()},
+      {"peer_wait_seconds", s.stats.peer_wait_seconds},
+      {"items_per_s", per_second(s.metrics.rows, s.wall_seconds)},
+      {"tokens_per_s", per_second(s.stats.prompt_tokens, s.wall_seconds)},
+      {"computed_tokens_per_s", per_second(s.stats.computed_tokens, s.wall_seconds)},
+      {"labelled", s.metrics.scored},
+      {"accuracy", or_null(s.metrics.accuracy)},
+      {"accuracy_interval_95", {s.metrics.accuracy_95.low, s.metrics.accuracy_95.high}},
+      {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
+      {"macro_f1", or_null(s.metrics.macro_f1)},
+      {"load_seconds", s.stats.load_seconds},
+      {"peak_memory_bytes", peak_resident_bytes()},
+      {"device", s.stats.device},
+      {"operations", s.stats.operations},
+      {"experts", s.stats.experts},
+      {"ranks", ranks},
+      {"memory_plan_bytes",
+       {{"each_rank", plan_json(s.stats.memory_plan.rank)}, {"host", plan_json(s.stats.memory_plan.host)}}}};
   if (s.stats.group) json["group"] = group_json(*s.stats.group);
   return json;
 }
@@ -120,9 +126,8 @@ void print_summary(const RunSummary& s) {
                                                   : 0;
   note("{} prompt tokens, {:.1f} % reused, {:.0f} tokens/s; {} on {}\n", s.stats.prompt_tokens, reused,
        per_second(s.stats.prompt_tokens, s.wall_seconds), s.stats.operations, s.stats.device);
-  uint64_t planned = 0;
-  for (const MemoryItem& item : s.stats.memory_plan) planned += item.bytes;
-  note("memory: {} planned, {} at the peak\n", human_bytes(planned), human_bytes(peak_resident_bytes()));
+  note("memory: {} planned, {} at the peak\n", human_bytes(s.stats.memory_plan.total_bytes()),
+       human_bytes(peak_resident_bytes()));
   if (s.stats.group)
     print_group(*s.stats.group);
   else if (s.stats.ranks.size() > 1 || s.stats.experts != "resident")

@@ -25,6 +25,7 @@ struct TokenizeOptions {
   bool json = false;
   bool add_special_tokens = false;
   bool skip_special_tokens = false;
+  bool special_tokens_as_text = false;
 };
 
 // One line's worth of work. Throws zp::Error for a line that cannot be done.
@@ -39,7 +40,8 @@ class LineConverter final {
   std::string encode(const std::string& line) {
     std::string_view text = line;
     if (options_.json && parser_.parse(line).get(text)) fail(ErrorCode::kInvalidArgument, "the line is no JSON string");
-    const auto ids = tokenizer_.encode(text, {.add_special_tokens = options_.add_special_tokens});
+    const auto ids = tokenizer_.encode(
+        text, {.add_special_tokens = options_.add_special_tokens, .parse_special = !options_.special_tokens_as_text});
     return fmt::format("[{}]", fmt::join(ids, ", "));
   }
 
@@ -98,6 +100,8 @@ Command add_tokenize(CLI::App& app) {
   command->add_flag("--decode", options->decode, "Token ids in, texts out");
   command->add_flag("--json", options->json, "Texts are JSON strings, so that they can hold line ends");
   command->add_flag("--add-special-tokens", options->add_special_tokens, "Add what the post-processor adds");
+  command->add_flag("--special-tokens-as-text", options->special_tokens_as_text,
+                    "A special token written out in a text is text like any other");
   command->add_flag("--skip-special-tokens", options->skip_special_tokens, "With --decode: leave special tokens out");
   return [options] { return run(*options); };
 }

@@ -50,6 +50,33 @@ struct ExpertConfig {
   LinkConfig host_link;                      ///< of each rank, from host memory; CPU only
 };
 
+/// One line of a memory plan.
+struct MemoryItem {
+  std::string consumer;
+  uint64_t bytes = 0;
+};
+
+/// What will be allocated in one memory, by consumer, and what it must fit in.
+struct MemoryPlan {
+  std::vector<MemoryItem> items;
+  uint64_t limit_bytes = 0;
+  std::string limit_source;  ///< "free on cpu:0 (2 threads)", "the given memory limit"
+
+  [[nodiscard]] uint64_t total_bytes() const noexcept;
+};
+
+/// What an engine will allocate, decided before it does. On the CPU both memories are the host's: what is planned for
+/// the host as a whole is then taken from the limit of the ranks.
+struct EngineMemory {
+  int32_t ranks = 1;
+  MemoryPlan rank;  ///< of each rank: of the one that takes most
+  MemoryPlan host;  ///< of host memory, for the engine as a whole
+
+  [[nodiscard]] uint64_t total_bytes() const noexcept;
+  /// A table for people, without a line end at its end.
+  [[nodiscard]] std::string to_text() const;
+};
+
 /// How to build an engine. Zero and unset mean: chosen by the engine, which says what it chose in EngineStats.
 struct EngineConfig {
   std::filesystem::path model;  ///< a Hugging Face checkpoint folder
@@ -70,7 +97,10 @@ struct EngineConfig {
   std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
   std::optional<uint64_t>
       memory_limit_bytes;               ///< refuse to start beyond this; unset: what the host or container allows
-  int32_t max_pending_requests = 4096;  ///< submit() blocks while this many are unanswered
+  int32_t max_pending_requests = 4096;  ///< submit() blocks while this many are unanswered,
+  uint64_t max_pending_bytes = uint64_t{256} << 20;  ///< or while they take this much memory
+  /// Told the plan once, when it is known to fit and before anything is allocated; on the thread that calls create().
+  std::function<void(const EngineMemory&)> on_memory_plan;
 };
 
 /// All contradictions found in a configuration ("step_tokens is 0; it must be at least 1"); empty if none.
@@ -108,12 +138,6 @@ using Outcome = std::variant<Answer, Failure>;
 /// and must call neither submit() nor drain() (which may wait for this very thread); cancel() it may.
 using Callback = std::function<void(uint64_t request, Outcome outcome)>;
 
-/// One line of the memory plan.
-struct MemoryItem {
-  std::string consumer;
-  uint64_t bytes = 0;
-};
-
 /// What the collectives of a synchronous group moved and took.
 struct GroupStats {
   std::string strategy;
@@ -146,7 +170,7 @@ struct EngineStats {
   std::string device;      ///< "cpu:0 (2 threads)"
   std::string operations;  ///< "cpu bf16 (amx)"
   std::string experts;     ///< "resident"
-  std::vector<MemoryItem> memory_plan;
+  EngineMemory memory_plan;
   double load_seconds = 0;  ///< from create() to ready
   int64_t answered = 0;
   int64_t failed = 0;  ///< cancelled ones too
@@ -176,9 +200,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Takes a request and returns its id. Tokenizes on the calling thread; blocks while max_pending_requests are
-  /// unanswered. Throws kInvalidArgument for a request that can never run (too long, a candidate that is not one
-  /// token, invalid UTF-8, ...), naming value and limit; then the callback is not called.
+  /// Takes a request and returns its id. Tokenizes on the calling thread; blocks while max_pending_requests or
+  /// max_pending_bytes are unanswered. Throws kInvalidArgument for a request that can never run (too long, a candidate
+  /// that is not one token, invalid UTF-8, ...), naming value and limit; then the callback is not called.
   uint64_t submit(const Request& request, Callback callback);
   /// The request will have a Failure of kCancelled, unless it already has its outcome.
   void cancel(uint64_t request);
@@ -215,7 +239,7 @@ struct ModelReport {
   uint64_t checkpoint_files = 0;
   uint64_t weight_bytes_bf16 = 0, expert_bytes_bf16 = 0;  ///< all weights; the experts of them
   uint64_t kv_bytes_per_token_bf16 = 0;
-  std::vector<MemoryItem> cpu_memory_plan;  ///< what an engine of default configuration takes on this machine's CPU
+  EngineMemory cpu_memory_plan;       ///< what an engine of default configuration takes on this machine's CPU
   std::vector<std::string> problems;  ///< whatever would keep it from running; of tensors, 50 and a count of the rest
 };
 

@@ -90,6 +90,15 @@ TEST(CommandLine, AnswersEveryRowInInputOrder) {
   for (const char* name :
        {"macro_f1", "wall_seconds", "compute_seconds", "tokens_per_s", "load_seconds", "peak_memory_bytes"})
     EXPECT_GT(figures.at(name).get<double>(), 0) << name;
+  // The plan goes to stderr before the model is loaded, and into the summary.
+  for (const char* consumer : {"replicated weights", "activations", "experts", "kept keys and values"}) {
+    EXPECT_THAT(finished.err, HasSubstr(consumer));
+    EXPECT_GT(figures.at("memory_plan_bytes").at("each_rank").at(consumer).get<int64_t>(), 0) << consumer;
+  }
+  for (const char* consumer : {"tokenizer", "pending requests"}) {
+    EXPECT_THAT(finished.err, HasSubstr(consumer));
+    EXPECT_GT(figures.at("memory_plan_bytes").at("host").at(consumer).get<int64_t>(), 0) << consumer;
+  }
 }
 
 // The baselines answer as the default does, and say what they moved.
@@ -287,6 +296,25 @@ TEST(CommandLine, TokenizesThereAndBack) {
   EXPECT_EQ(lines_of(ids.out)[1], json::array());
   const std::string id_file = folder.write("ids", ids.out);
   EXPECT_EQ(run(tokenizer + " --decode <" + id_file).out, read_file(texts));
+}
+
+TEST(CommandLine, TokenizesJsonStringsWithLineEnds) {
+  const TemporaryFolder folder;
+  const std::string tokenizer = "tokenize --json --tokenizer " + kModel;
+  const json text = "two\nlines\t\"quoted\" \u2615";
+  const Finished ids = run(tokenizer + " <" + std::string(folder.write("texts", text.dump() + "\n")));
+  ASSERT_EQ(ids.exit_code, 0) << ids.err;
+  ASSERT_EQ(lines_of(ids.out).size(), 1U);
+  EXPECT_EQ(lines_of(run(tokenizer + " --decode <" + std::string(folder.write("ids", ids.out))).out)[0], text);
+}
+
+TEST(CommandLine, TokenizesSpecialTokensAsTextWhenToldSo) {
+  const TemporaryFolder folder;
+  const std::string special = json::parse(read_file(kModel + "/tokenizer.json")).at("added_tokens")[0].at("content");
+  const std::string texts = folder.write("texts", special + "\n");
+  const std::string tokenizer = "tokenize --tokenizer " + kModel;
+  EXPECT_EQ(lines_of(run(tokenizer + " <" + texts).out)[0].size(), 1U);
+  EXPECT_GT(lines_of(run(tokenizer + " --special-tokens-as-text <" + texts).out)[0].size(), 1U);
 }
 
 TEST(CommandLine, TokenizeAnswersABadLineWithAnErrorAndGoesOn) {

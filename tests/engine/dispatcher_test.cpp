@@ -67,18 +67,23 @@ ModelShape small_shape() {
 
 class DispatcherTest : public ::testing::Test {
  protected:
+  // Two and a half requests of 4,000 tokens.
+  static constexpr uint64_t kPendingBytesMax = 5 * request_bytes(4000, 3) / 2;
+
   DispatcherTest() {
     SchedulerConfig config;
     config.pool_blocks = {64};
     config.load = token_load(64);
     config.step_tokens_max = 128;
     config.queue_max = 32;
-    dispatcher_ =
-        std::make_unique<Dispatcher>(config, small_shape(), clock_, [this](int32_t, StepRunner::Report report) {
+    dispatcher_ = std::make_unique<Dispatcher>(
+        config, small_shape(), clock_,
+        [this](int32_t, StepRunner::Report report) {
           auto rank = std::make_unique<ManualRank>(std::move(report));
           rank_ = rank.get();
           return rank;
-        });
+        },
+        Dispatcher::Options{.pending_bytes_max = kPendingBytesMax});
   }
 
   uint64_t submit(int32_t last_token, int32_t length = 4) {
@@ -119,7 +124,7 @@ class RanksTest : public ::testing::Test {
           ranks_.push_back(rank.get());
           return rank;
         },
-        rank_failure);
+        Dispatcher::Options{.rank_failure = rank_failure});
   }
   // Requests of 64 tokens, so that each fills a step, with no common prefix.
   void submit(int32_t count) {
@@ -351,6 +356,21 @@ TEST_F(DispatcherTest, SubmitWaitsWhileTooManyAreUnanswered) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   EXPECT_FALSE(taken) << "the 33rd request was taken though the limit is 32";
+  rank_->run_one();
+  producer.join();
+  EXPECT_TRUE(taken);
+}
+
+TEST_F(DispatcherTest, SubmitWaitsWhileUnansweredRequestsTakeTooMuchMemory) {
+  // The third goes beyond the limit, which is where it stops.
+  for (int32_t i = 0; i < 3; ++i) (void)submit(i, 4000);
+  std::atomic<bool> taken{false};
+  std::thread producer([&] {
+    (void)submit(99, 4000);
+    taken = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_FALSE(taken) << "a fourth request was taken though two and a half are the limit";
   rank_->run_one();
   producer.join();
   EXPECT_TRUE(taken);

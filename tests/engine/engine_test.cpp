@@ -90,6 +90,20 @@ TEST(ShippedTokenizer, GivesTheIdsOfHuggingFace) {
   for (const Prompt& prompt : prompts()) EXPECT_EQ(tokenizer->encode(prompt.text), prompt.ids) << prompt.task;
 }
 
+TEST(EngineMemoryPlan, IsToldOnceBeforeAnythingIsAllocatedAndIsTheOneThatHolds) {
+  EngineConfig config = demo_config();
+  std::vector<EngineMemory> told;
+  config.on_memory_plan = [&](const EngineMemory& memory) { told.push_back(memory); };
+  const auto engine = Engine::create(config);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].to_text(), engine->stats().memory_plan.to_text());
+  // Whoever is told can still keep anything from being allocated.
+  config.on_memory_plan = [](const EngineMemory&) { fail(ErrorCode::kCancelled, "too much for me"); };
+  test::expect_error([&] { (void)Engine::create(config); }, ErrorCode::kCancelled, {"too much for me"});
+  config.memory_limit_bytes = 1 << 20;
+  test::expect_error([&] { (void)Engine::create(config); }, ErrorCode::kOutOfMemory, {"1.00 MiB"});
+}
+
 class EngineLogits : public ::testing::TestWithParam<ComputeType> {};
 
 TEST_P(EngineLogits, AgreeWithTransformers) {

@@ -357,9 +357,9 @@ TEST(GroupSetup, RefusesUnknownStrategiesByName) {
 TEST(GroupSetup, PlansTheMemoryOfAllRanks) {
   const ModelFiles files(folder_of("demo-moe"));
   const auto bytes_of = [&](const char* strategy, int32_t ranks, size_t item) {
-    return make_group_setup(GroupUnderTest::config_of(folder_of("demo-moe"), {strategy, ranks}), files)
-        .plan.items.at(item)
-        .bytes;
+    const EngineSetup setup =
+        make_group_setup(GroupUnderTest::config_of(folder_of("demo-moe"), {strategy, ranks}), files);
+    return static_cast<uint64_t>(ranks) * setup.memory.rank.items.at(item).bytes;
   };
   constexpr size_t kWeights = 0, kExperts = 1;
   const uint64_t experts = bytes_of("dp+ep", 1, kExperts);

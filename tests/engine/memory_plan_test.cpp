@@ -8,19 +8,35 @@
 namespace zp {
 namespace {
 
-MemoryPlan plan_of(uint64_t limit) {
-  return {.items = {{"experts", uint64_t{3} << 30}, {"activations", uint64_t{512} << 20}},
-          .limit_bytes = limit,
-          .limit_source = "a test"};
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+// 3.5 GiB on each of two ranks, 5 MiB on the host.
+EngineMemory memory_of(uint64_t rank_limit, uint64_t host_limit) {
+  return {.ranks = 2,
+          .rank = {.items = {{"experts", 3 * kGiB}, {"activations", 512 * kMiB}},
+                   .limit_bytes = rank_limit,
+                   .limit_source = "a test"},
+          .host = {.items = {{"tokenizer", 5 * kMiB}}, .limit_bytes = host_limit, .limit_source = "another test"}};
 }
 
-TEST(MemoryPlan, AddsUp) { EXPECT_EQ(plan_of(0).total_bytes(), (uint64_t{7} << 29)); }
+TEST(MemoryPlan, AddsUp) {
+  EXPECT_EQ(memory_of(0, 0).rank.total_bytes(), 7 * kGiB / 2);
+  EXPECT_EQ(memory_of(0, 0).total_bytes(), 7 * kGiB + 5 * kMiB);
+}
 
-TEST(MemoryPlan, FitsUpToItsLimitAndNotAByteFurther) {
-  require_fits(plan_of(uint64_t{7} << 29), "");
-  test::expect_error(
-      [] { require_fits(plan_of((uint64_t{7} << 29) - 1), "Eat less"); }, ErrorCode::kOutOfMemory,
-      {"1 B more", "experts", "3.00 GiB", "activations", "512.00 MiB", "3.50 GiB", "a test", "Eat less"});
+TEST(MemoryPlan, LeavesNothingWhenItDoesNotFit) {
+  EXPECT_EQ(left_bytes(memory_of(4 * kGiB, 0).rank), kGiB / 2);
+  EXPECT_EQ(left_bytes(memory_of(3 * kGiB, 0).rank), 0U);
+}
+
+TEST(MemoryPlan, FitsUpToItsLimitsAndNotAByteFurther) {
+  require_fits(memory_of(7 * kGiB / 2, 5 * kMiB), "");
+  test::expect_error([] { require_fits(memory_of(7 * kGiB / 2 - 1, 5 * kMiB), "Eat less"); }, ErrorCode::kOutOfMemory,
+                     {"2 B more", "each of 2 ranks", "experts", "3.00 GiB", "activations", "512.00 MiB", "3.50 GiB",
+                      "a test", "Eat less"});
+  test::expect_error([] { require_fits(memory_of(7 * kGiB / 2, 5 * kMiB - 1), ""); }, ErrorCode::kOutOfMemory,
+                     {"1 B more", "tokenizer", "5.00 MiB", "another test"});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
+#include "zp/engine/intake.h"
 
 namespace zp {
 namespace {
@@ -94,11 +95,12 @@ TEST(EngineSetup, PlansCountShardsSlotsWindowAndHostMemory) {
       if (item.consumer == consumer) return item.bytes;
     return 0;
   };
+  const auto has = [&](const MemoryPlan& plan, std::string_view consumer) { return bytes_of(plan, consumer) > 0; };
   config.experts.mode = ExpertMode::kResident;
   const EngineSetup resident = make_setup(config, files);
   const uint64_t blob = resident.blob_bytes;
-  EXPECT_EQ(bytes_of(resident.plan, "experts"), 48 * blob);
-  EXPECT_EQ(bytes_of(resident.plan, "slots for experts"), 0U);
+  EXPECT_EQ(bytes_of(resident.memory.rank, "experts"), 48 * blob);
+  EXPECT_EQ(bytes_of(resident.memory.rank, "slots for experts"), 0U);
 
   config.ranks = 4;
   config.experts.mode = ExpertMode::kGathered;
@@ -106,18 +108,19 @@ TEST(EngineSetup, PlansCountShardsSlotsWindowAndHostMemory) {
   const EngineSetup gathered = make_setup(config, files);
   EXPECT_EQ(gathered.ranks.size(), 4U);
   EXPECT_EQ(gathered.scheduler.ranks(), 4);
-  EXPECT_EQ(bytes_of(gathered.plan, "experts"), (8 + 10) * blob);
-  EXPECT_EQ(bytes_of(gathered.plan, "slots for experts"), 3 * 6 * blob);
-  EXPECT_TRUE(gathered.host_plan.items.empty());
+  EXPECT_EQ(bytes_of(gathered.memory.rank, "experts"), (8 + 10) * blob);
+  EXPECT_EQ(bytes_of(gathered.memory.rank, "slots for experts"), 3 * 6 * blob);
+  EXPECT_TRUE(!has(gathered.memory.host, "experts in host memory"));
   EXPECT_EQ(rank_failure(gathered), RankFailure::kOthersGoOn);
 
   config.experts.mode = ExpertMode::kHybrid;
   config.experts.window = 5;
   config.experts.rank_bytes = 13 * blob;
   const EngineSetup hybrid = make_setup(config, files);
-  EXPECT_EQ(bytes_of(hybrid.plan, "experts"), 13 * blob);
-  EXPECT_EQ(bytes_of(hybrid.host_plan, "experts in host memory"), 20 * blob);
-  EXPECT_EQ(bytes_of(hybrid.plan, "window for experts"), 5 * 1 * blob) << "4 of a layer's 8 experts, 4 streamers";
+  EXPECT_EQ(bytes_of(hybrid.memory.rank, "experts"), 13 * blob);
+  EXPECT_EQ(bytes_of(hybrid.memory.host, "experts in host memory"), 20 * blob);
+  EXPECT_EQ(bytes_of(hybrid.memory.rank, "window for experts"), 5 * 1 * blob)
+      << "4 of a layer's 8 experts, 4 streamers";
   EXPECT_EQ(rank_failure(hybrid), RankFailure::kEndsAll);
 
   config.experts.host_bytes = 20 * blob - 1;
@@ -138,9 +141,32 @@ TEST(EngineSetup, VirtualRanksShareThreadsAndMemory) {
     EXPECT_EQ(setup.ranks[static_cast<size_t>(rank)].device.threads, 2);
     EXPECT_EQ(setup.ranks[static_cast<size_t>(rank)].device.index, rank);
   }
-  EXPECT_EQ(setup.plan.limit_bytes, uint64_t{1} << 30);
+  const EngineMemory& memory = setup.memory;
+  EXPECT_EQ(memory.ranks, 3);
+  EXPECT_EQ(memory.host.limit_bytes, uint64_t{3} << 30);
+  EXPECT_EQ(memory.rank.limit_bytes, ((uint64_t{3} << 30) - memory.host.total_bytes()) / 3)
+      << "what tokenizer and pending requests take, the ranks cannot have";
   config.threads = 2;
   EXPECT_EQ(make_setup(config, files).ranks[2].device.threads, 1) << "each has at least one";
+}
+
+TEST(EngineSetup, PlansForPendingRequestsUpToTheirLimits) {
+  const ModelFiles files(kModel);
+  EngineConfig config = config_of_demo();
+  const auto pending = [&] {
+    for (const MemoryItem& item : make_setup(config, files).memory.host.items)
+      if (item.consumer == "pending requests") return item.bytes;
+    return uint64_t{0};
+  };
+  // A largest request: the model's 2,048 tokens, and as many candidates as one may have.
+  const uint64_t largest = request_bytes(2048, kCandidatesMax);
+  config.max_pending_requests = 3;
+  EXPECT_EQ(pending(), 3 * largest);
+  config.max_pending_requests = 1000;
+  config.max_pending_bytes = 10 * largest;
+  EXPECT_EQ(pending(), 11 * largest) << "the last one taken may go beyond the limit";
+  config.max_pending_bytes = 0;
+  EXPECT_THAT(validate(config), ::testing::ElementsAre(::testing::HasSubstr("max_pending_bytes is 0")));
 }
 
 TEST(EngineSetup, WithoutACudaBackendTheDeviceIsRefusedByName) {

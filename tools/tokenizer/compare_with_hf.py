@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares our token ids with those of Hugging Face tokenizers.
 
-    compare_with_hf.py TOKENIZER [--texts FOLDER] [--random COUNT --seed SEED ...] [--tool build/.../zp_tokenize_tool]
+    compare_with_hf.py TOKENIZER [--texts FOLDER] [--random COUNT --seed SEED ...] [--zeroprefill build/zeroprefill]
 
 TOKENIZER is a tokenizer.json or a folder that holds one. Every file below FOLDER that is UTF-8 is compared whole and
 line by line, random strings one by one; each of them plainly, with special tokens added, and with special tokens not
@@ -13,6 +13,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 import tokenizers
 
@@ -27,11 +28,11 @@ def our_lines(command, lines):
 
 
 class Comparison:
-    def __init__(self, tokenizer, tool, differences_max):
+    def __init__(self, tokenizer, zeroprefill, differences_max):
         path = pathlib.Path(tokenizer)
         self.path = path / "tokenizer.json" if path.is_dir() else path
         self.hf = tokenizers.Tokenizer.from_file(str(self.path))
-        self.tool = [tool, str(self.path)]
+        self.tool = [zeroprefill, "tokenize", "--json", "--tokenizer", str(self.path)]
         self.differences_max = differences_max
         self.differences = 0
         self.compared = 0
@@ -56,18 +57,18 @@ class Comparison:
         texts = [text for _, text in items]
         lines = [json.dumps(text, ensure_ascii=False) for text in texts]
         plain = self.encode(texts, add_special_tokens=False)
-        self.check("encode", items, plain, our_lines([*self.tool, "--json"], lines))
+        self.check("encode", items, plain, our_lines(self.tool, lines))
         self.check("encode with special tokens", items, self.encode(texts, add_special_tokens=True),
-                   our_lines([*self.tool, "--json", "--add-special"], lines))
+                   our_lines([*self.tool, "--add-special-tokens"], lines))
         self.hf.encode_special_tokens = True
         self.check("encode without parsing special tokens", items, self.encode(texts, add_special_tokens=False),
-                   our_lines([*self.tool, "--json", "--no-parse-special"], lines))
+                   our_lines([*self.tool, "--special-tokens-as-text"], lines))
         self.hf.encode_special_tokens = False
         lists = [json.dumps(ids) for ids in plain]
         for skip in (False, True):
             decoded = self.hf.decode_batch(plain, skip_special_tokens=skip)
             self.check(f"decode, skip_special_tokens={skip}", items, decoded,
-                       our_lines([*self.tool, "--decode", *(["--skip-special"] if skip else [])], lists))
+                       our_lines([*self.tool, "--decode", *(["--skip-special-tokens"] if skip else [])], lists))
 
     def run_golden(self, texts_path, ids_path):
         """Texts separated by a line __ggml_vocab_test__, and their ids, a line a text; without added tokens."""
@@ -75,7 +76,7 @@ class Comparison:
         golden = [[int(token) for token in line.split()] for line in pathlib.Path(ids_path).read_text().split("\n")]
         golden = golden[:len(texts)]
         lines = [json.dumps(text, ensure_ascii=False) for text in texts]
-        self.check("golden ids", list(zip(texts, texts)), golden, our_lines([*self.tool, "--json"], lines))
+        self.check("golden ids", list(zip(texts, texts)), golden, our_lines(self.tool, lines))
         return len(texts)
 
     def encode(self, texts, add_special_tokens):
@@ -83,7 +84,7 @@ class Comparison:
 
 
 class Batch:
-    """Gathers texts, since each run of the tool loads the tokenizer anew."""
+    """Gathers texts, since each run of the program loads the tokenizer anew."""
 
     def __init__(self, comparison, items_max=50000, characters_max=8_000_000):
         self.comparison, self.items_max, self.characters_max = comparison, items_max, characters_max
@@ -120,10 +121,11 @@ def main():
     parser.add_argument("--seed", type=int, action="append", default=[])
     parser.add_argument("--golden", nargs=2, action="append", default=[], metavar=("TEXTS", "IDS"),
                         help="golden texts and ids of llama.cpp")
-    parser.add_argument("--tool", default="build/tests/tokenizer/zp_tokenize_tool")
+    parser.add_argument("--zeroprefill", default="build/zeroprefill", help="the program")
     parser.add_argument("--differences-max", type=int, default=10, help="differences to print")
     arguments = parser.parse_args()
-    comparison = Comparison(arguments.tokenizer, arguments.tool, arguments.differences_max)
+    begin = time.monotonic()
+    comparison = Comparison(arguments.tokenizer, arguments.zeroprefill, arguments.differences_max)
     files = lines = size = 0
     batch = Batch(comparison)
     for folder in arguments.texts:
@@ -143,7 +145,8 @@ def main():
     golden = sum(comparison.run_golden(*pair) for pair in arguments.golden)
     print(f"{comparison.path}: {files} files ({size} bytes, {lines} lines), {strings} random strings, "
           f"{golden} golden texts, "
-          f"{comparison.compared} comparisons, {comparison.differences} differences (tokenizers {tokenizers.__version__})")
+          f"{comparison.compared} comparisons, {comparison.differences} differences "
+          f"in {time.monotonic() - begin:.0f} s (tokenizers {tokenizers.__version__})")
     sys.exit(1 if comparison.differences else 0)
 
 

@@ -34,10 +34,10 @@ Answer make_answer(const Segment& segment, std::span<const float> logits, float 
 }  // namespace
 
 Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock,
-                       const MakeRank& make_rank, RankFailure rank_failure)
+                       const MakeRank& make_rank, const Options& options)
     : clock_(clock),
       max_pending_(config.queue_max),
-      rank_failure_(rank_failure),
+      options_(options),
       load_target_(config.load.target),
       scheduler_(config, shape, clock),
       ranks_alive_(config.ranks()) {
@@ -65,12 +65,18 @@ Dispatcher::~Dispatcher() {
 }
 
 uint64_t Dispatcher::submit(CheckedRequest request, Callback callback) {
+  const uint64_t bytes = request_bytes(static_cast<int64_t>(request.schedule.tokens.size()),
+                                       static_cast<int64_t>(request.candidates.size()));
   uint64_t id = 0;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return unanswered_ < max_pending_ || closing_; });
+    // The last one taken may go beyond the limit of bytes: else a large request could wait behind small ones for ever.
+    changed_.wait(lock, [this] {
+      return (unanswered_ < max_pending_ && unanswered_bytes_ < options_.pending_bytes_max) || closing_;
+    });
     if (closing_) fail(ErrorCode::kCancelled, "the engine is shutting down");
     ++unanswered_;
+    unanswered_bytes_ += bytes;
     id = next_id_++;
   }
   request.schedule.id = id;
@@ -198,7 +204,7 @@ void Dispatcher::retire(const StepPlan& plan, const Failure& failure) {
     const std::lock_guard lock(mutex_);
     stats_.ranks[static_cast<size_t>(plan.rank)].failure = failure.message;
   }
-  if (ranks_alive_ == 0 || rank_failure_ == RankFailure::kEndsAll) {
+  if (ranks_alive_ == 0 || options_.rank_failure == RankFailure::kEndsAll) {
     failure_ = failure;
     return fail_all(failure);
   }
@@ -252,6 +258,7 @@ void Dispatcher::finish(uint64_t id, Outcome outcome) {
   const auto found = requests_.find(id);
   ZP_CHECK(found != requests_.end(), "request {} has its outcome twice", id);
   const Callback callback = std::move(found->second.callback);
+  const uint64_t bytes = found->second.bytes();
   requests_.erase(found);
   {
     const std::lock_guard lock(mutex_);
@@ -269,6 +276,7 @@ void Dispatcher::finish(uint64_t id, Outcome outcome) {
     // Only now: drain() promises that every callback has been called.
     const std::lock_guard lock(mutex_);
     --unanswered_;
+    unanswered_bytes_ -= bytes;
   }
   changed_.notify_all();
 }

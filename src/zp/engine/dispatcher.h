@@ -30,15 +30,20 @@ class Dispatcher final {
   /// Makes one rank, which calls `report` once a step.
   using MakeRank = std::function<std::unique_ptr<StepRunner>(int32_t rank, StepRunner::Report report)>;
 
+  struct Options {
+    RankFailure rank_failure = RankFailure::kOthersGoOn;
+    uint64_t pending_bytes_max = UINT64_MAX;  ///< no more requests are taken while this much is unanswered
+  };
+
   /// Makes as many ranks as `config` has; blocks while they load. `clock` outlives it.
   Dispatcher(const SchedulerConfig& config, const ModelShape& shape, const Clock& clock, const MakeRank& make_rank,
-             RankFailure rank_failure = RankFailure::kOthersGoOn);
+             const Options& options);
   /// Fails what is unanswered with kCancelled, and waits for the steps that run.
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  /// Any thread. Blocks while max_pending requests are unanswered.
+  /// Any thread. Blocks while queue_max requests or pending_bytes_max are unanswered.
   uint64_t submit(CheckedRequest request, Callback callback);
   /// Never blocks, so that callbacks may cancel.
   void cancel(uint64_t id);
@@ -51,6 +56,10 @@ class Dispatcher final {
     std::vector<int32_t> candidates;
     Callback callback;
     int32_t failed_steps = 0;  // steps that it was in and that failed
+
+    [[nodiscard]] uint64_t bytes() const noexcept {
+      return request_bytes(static_cast<int64_t>(tokens.size()), static_cast<int64_t>(candidates.size()));
+    }
   };
   struct Submission {
     uint64_t id = 0;
@@ -84,7 +93,7 @@ class Dispatcher final {
 
   const Clock& clock_;
   const int32_t max_pending_;
-  const RankFailure rank_failure_;
+  const Options options_;
   const double load_target_;
   BoundedQueue<Command> commands_{kCommandsMax};
 
@@ -99,6 +108,7 @@ class Dispatcher final {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t unanswered_ = 0;           // guarded by mutex_
+  uint64_t unanswered_bytes_ = 0;    // guarded by mutex_
   std::vector<uint64_t> cancelled_;  // guarded by mutex_; not yet looked at
   uint64_t next_id_ = 1;             // guarded by mutex_
   bool closing_ = false;             // guarded by mutex_

@@ -16,21 +16,30 @@
 
 namespace zp {
 
+namespace {
+
+EngineSetup announced_setup(const EngineConfig& config, const ModelFiles& files) {
+  EngineSetup setup = is_group(config) ? make_group_setup(config, files) : make_setup(config, files);
+  if (config.on_memory_plan) config.on_memory_plan(setup.memory);
+  return setup;
+}
+
+}  // namespace
+
 class Engine::Impl final {
  public:
   explicit Impl(const EngineConfig& config)
       : begin_ns_(clock_.now_ns()),
         files_(config.model),
-        setup_(is_group(config) ? make_group_setup(config, files_) : make_setup(config, files_)),
+        setup_(announced_setup(config, files_)),
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
                                                 .max_request_tokens = setup_.scheduler.max_request_tokens,
                                                 .model_revision = setup_.model_revision}),
         lockstep_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, files_, clock_) : nullptr),
         ranks_(setup_.group ? nullptr : std::make_unique<RankGroup>(setup_, files_)),
-        dispatcher_(
-            setup_.scheduler, files_.shape(), clock_,
-            [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
-            rank_failure(setup_)),
+        dispatcher_(setup_.scheduler, files_.shape(), clock_,
+                    [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
+                    {.rank_failure = rank_failure(setup_), .pending_bytes_max = setup_.pending_bytes_max}),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -38,9 +47,8 @@ class Engine::Impl final {
   [[nodiscard]] EngineStats stats() const {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
-    stats.memory_plan = setup_.plan.items;
+    stats.memory_plan = setup_.memory;
     if (lockstep_) stats.group = lockstep_->stats();
-    for (const MemoryItem& item : setup_.host_plan.items) stats.memory_plan.push_back(item);
     return stats;
   }
   [[nodiscard]] std::string trace() const {

@@ -47,7 +47,7 @@ class GroupMember final {
   void close() { stream_.reset(); }
 
   /// As Collectives::abort().
-  void abort(std::exception_ptr cause) noexcept { collectives_->abort(std::move(cause)); }
+  void abort(const std::exception_ptr& cause) noexcept { collectives_->abort(cause); }
 
   [[nodiscard]] const Collectives& collectives() const noexcept { return *collectives_; }
   [[nodiscard]] std::string device_description() const { return device_->description(); }

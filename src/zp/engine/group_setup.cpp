@@ -27,43 +27,46 @@ GroupLayout layout_of(const EngineConfig& config, const ModelShape& shape) {
   return layout;
 }
 
-// Every rank of the group in one plan: virtual ranks share the host's memory.
-MemoryPlan plan_of(const ModelShape& model, const Device& device, const GroupSpec& spec) {
+// A rank's weights but experts. Only the first stage of a pipeline embeds, and only the last one has the head.
+uint64_t weight_bytes_of(const ModelShape& model, const ModelShard& shard, const Device& device, const OpsSpec& ops) {
+  uint64_t bytes = replicated_weight_bytes(shape_of(model, shard), device, ops);
+  if (shard.layers.begin > 0)
+    bytes -= static_cast<uint64_t>(model.vocabulary) * static_cast<uint64_t>(model.hidden) * size_of(*ops.activation);
+  if (shard.layers.end() < model.layers)
+    bytes -= packed_matrix_bytes(device, ops, model.vocabulary, model.hidden) +
+             static_cast<uint64_t>(model.hidden) * sizeof(float);
+  return bytes;
+}
+
+uint64_t expert_bytes_of(const ModelShape& shape, const ModelShard& shard, const Device& device, const OpsSpec& ops) {
+  if (shape.moe_layers() == 0) return 0;
+  return packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate}) *
+         static_cast<uint64_t>(shard.experts.count) * static_cast<uint64_t>(shape.moe_layers());
+}
+
+// What ranks take, the most that any of them takes of each.
+std::vector<MemoryItem> rank_items(const ModelShape& model, const Device& device, const GroupSpec& spec) {
   const OpsSpec& ops = spec.rank.ops;
-  const uint64_t table =
-      static_cast<uint64_t>(model.vocabulary) * static_cast<uint64_t>(model.hidden) * size_of(*ops.activation);
-  const uint64_t head = packed_matrix_bytes(device, ops, model.vocabulary, model.hidden) +
-                        static_cast<uint64_t>(model.hidden) * sizeof(float);
   uint64_t weights = 0;
   uint64_t experts = 0;
   uint64_t buffers = 0;
-  uint64_t scratch = 0;
   for (int32_t rank = 0; rank < spec.layout.ranks; ++rank) {
     const ModelShard shard = shard_of(model, spec.layout, rank);
-    const ModelShape shape = shape_of(model, shard);
-    // Only the first stage of a pipeline embeds, and only the last one has the head.
-    weights += replicated_weight_bytes(shape, device, ops);
-    if (shard.layers.begin > 0) weights -= table;
-    if (shard.layers.end() < model.layers) weights -= head;
-    if (shape.moe_layers() > 0)
-      experts += packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate}) *
-                 static_cast<uint64_t>(shard.experts.count) * static_cast<uint64_t>(shape.moe_layers());
-    buffers += group_buffer_bytes(model, spec, rank);
-    scratch += ops_scratch_bytes(device, ops);
+    weights = std::max(weights, weight_bytes_of(model, shard, device, ops));
+    experts = std::max(experts, expert_bytes_of(shape_of(model, shard), shard, device, ops));
+    buffers = std::max<uint64_t>(buffers, group_buffer_bytes(model, spec, rank));
   }
-  MemoryPlan plan;
-  plan.items = {{"replicated weights", weights},
-                {"experts", experts},
-                {"activations", buffers},
-                {"scratch of operations", scratch}};
-  return plan;
+  return {{"replicated weights", weights},
+          {"experts", experts},
+          {"activations", buffers},
+          {"scratch of operations", ops_scratch_bytes(device, ops)}};
 }
 
-uint64_t block_bytes_of_group(const ModelShape& model, const GroupSpec& spec) {
-  uint64_t bytes = 0;
+size_t block_bytes_max(const ModelShape& model, const GroupSpec& spec) {
+  size_t bytes = 0;
   for (int32_t rank = 0; rank < spec.layout.ranks; ++rank)
-    bytes += KvPool::block_bytes(shape_of(model, shard_of(model, spec.layout, rank)), *spec.rank.ops.activation,
-                                 kBlockTokens);
+    bytes = std::max(bytes, KvPool::block_bytes(shape_of(model, shard_of(model, spec.layout, rank)),
+                                                *spec.rank.ops.activation, kBlockTokens));
   return bytes;
 }
 
@@ -88,14 +91,16 @@ EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files
       round_up(std::max(spec.rank.limits.chunk_tokens, int64_t{spec.layout.ranks}), int64_t{spec.layout.ranks});
   spec.rank.ops = ops_spec(config, shape, compute_dtype(config, files, *device), spec.rank.limits);
 
-  setup.plan = plan_of(shape, *device, spec);
-  setup.plan.limit_bytes = config.memory_limit_bytes.value_or(device->memory_info().free_bytes);
-  setup.plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device->description();
-  const uint64_t block_bytes = block_bytes_of_group(shape, spec);
-  const auto kv_blocks =
-      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan, block_bytes) / block_bytes, INT32_MAX / 2));
-  setup.plan.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
-  require_fits(setup.plan, "Fewer ranks, a smaller max_context_tokens or a smaller kv_cache_bytes take less");
+  setup.memory.ranks = spec.layout.ranks;
+  setup.memory.host.items = host_items(config, setup.scheduler.max_request_tokens);
+  setup.pending_bytes_max = config.max_pending_bytes;
+  setup.memory.rank.items = rank_items(shape, *device, spec);
+  set_limits(config, *device, setup.memory);
+  const size_t block_bytes = block_bytes_max(shape, spec);
+  const auto kv_blocks = static_cast<int32_t>(
+      std::min<uint64_t>(kv_bytes(config, setup.memory.rank, block_bytes) / block_bytes, INT32_MAX / 2));
+  setup.memory.rank.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
+  require_fits(setup.memory, "Fewer ranks, a smaller max_context_tokens or a smaller kv_cache_bytes take less");
 
   spec.rank.kv_blocks = kv_blocks;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(LockstepGroup::runner_count(spec.layout)), kv_blocks);

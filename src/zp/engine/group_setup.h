@@ -10,7 +10,7 @@ namespace zp {
 /// Whether the configuration asks for a synchronous group rather than for ranks that run by themselves.
 [[nodiscard]] inline bool is_group(const EngineConfig& config) { return config.strategy != "asyncep"; }
 
-/// As make_setup(), for is_group(): with `group` set, and the plan that of all ranks together. Throws kInvalidArgument
+/// As make_setup(), for is_group(): with `group` set. Throws kInvalidArgument
 /// for a strategy that does not exist or that the model refuses, naming the numbers that do not fit.
 [[nodiscard]] EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files);
 

@@ -28,7 +28,7 @@ void add_memory_plan(const ModelFiles& files, ModelReport& report) {
   EngineConfig config;
   config.model = files.checkpoint().folder();
   try {
-    report.cpu_memory_plan = decide_setup(config, files).plan.items;
+    report.cpu_memory_plan = decide_setup(config, files).memory;
   } catch (const Error& error) {
     report.problems.emplace_back(error.what());
   }

@@ -20,6 +20,17 @@ struct CheckedRequest {
   std::vector<int32_t> candidates;
 };
 
+/// About what a request takes of host memory from submit to outcome, its result included.
+[[nodiscard]] constexpr uint64_t request_bytes(int64_t tokens, int64_t candidates) noexcept {
+  // A token's id is kept twice and copied into a step with its position; each block of 16 has a hash (16 bytes), a
+  // place in the request's path and a node of the index (some 150 bytes). A candidate is an id, its copy in the step,
+  // and two logits.
+  constexpr uint64_t kPerRequest = 2048;
+  constexpr uint64_t kPerToken = 4 * 4 + (16 + 4 + 150) / 16;
+  constexpr uint64_t kPerCandidate = 4 * 4;
+  return kPerRequest + kPerToken * static_cast<uint64_t>(tokens) + kPerCandidate * static_cast<uint64_t>(candidates);
+}
+
 /// The limits that requests are held against.
 struct IntakeLimits {
   int32_t vocabulary = 0;

@@ -198,8 +198,8 @@ std::vector<std::vector<ForwardResult>> LockstepGroup::run_members(const std::ve
   return results;
 }
 
-void LockstepGroup::abort(int32_t rank, std::exception_ptr cause) noexcept {
-  members_[static_cast<size_t>(rank)]->abort(std::move(cause));
+void LockstepGroup::abort(int32_t rank, const std::exception_ptr& cause) noexcept {
+  members_[static_cast<size_t>(rank)]->abort(cause);
 }
 
 GroupStats LockstepGroup::stats() const {

@@ -43,7 +43,7 @@ class LockstepGroup final {
   [[nodiscard]] std::unique_ptr<StepRunner> make_runner(int32_t index, StepRunner::Report report);
 
   /// The rank's device is lost: the running step and every later one fail with this cause. Any thread.
-  void abort(int32_t rank, std::exception_ptr cause) noexcept;
+  void abort(int32_t rank, const std::exception_ptr& cause) noexcept;
   /// What the collectives moved so far.
   [[nodiscard]] GroupStats stats() const;
   [[nodiscard]] const Collectives& collectives(int32_t rank) const {

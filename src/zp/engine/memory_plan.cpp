@@ -3,10 +3,43 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "zp/base/error.h"
+#include "zp/base/host_info.h"
 #include "zp/base/human.h"
+#include "zp/cache/block_hash.h"
+#include "zp/engine/intake.h"
+#include "zp/engine/setup.h"
+#include "zp/tokenizer/tokenizer.h"
 
 namespace zp {
+namespace {
+
+uint64_t missing_bytes(const MemoryPlan& plan) noexcept {
+  const uint64_t total = plan.total_bytes();
+  return total > plan.limit_bytes ? total - plan.limit_bytes : 0;
+}
+
+std::string table(const MemoryPlan& plan) {
+  std::string text;
+  for (const MemoryItem& item : plan.items)
+    text += fmt::format("\n  {:<24}{:>12}", item.consumer, human_bytes(item.bytes));
+  return text + fmt::format("\n  {:<24}{:>12} of {} ({})", "total", human_bytes(plan.total_bytes()),
+                            human_bytes(plan.limit_bytes), plan.limit_source);
+}
+
+// Unless told otherwise, keys and values get room for this many tokens, within these bytes and half of what is left.
+constexpr int64_t kDefaultKvTokens = 65536;
+constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
+
+// What unanswered requests take, results included. The last one may be as large as a request can be.
+uint64_t pending_bytes(const EngineConfig& config, int64_t max_request_tokens) {
+  const uint64_t largest = request_bytes(max_request_tokens, kCandidatesMax);
+  return std::min(static_cast<uint64_t>(config.max_pending_requests) * largest, config.max_pending_bytes + largest);
+}
+
+}  // namespace
 
 uint64_t MemoryPlan::total_bytes() const noexcept {
   uint64_t total = 0;
@@ -14,17 +47,53 @@ uint64_t MemoryPlan::total_bytes() const noexcept {
   return total;
 }
 
-std::string MemoryPlan::to_text() const {
-  std::string text;
-  for (const MemoryItem& item : items) text += fmt::format("  {:<24}{:>12}\n", item.consumer, human_bytes(item.bytes));
-  text += fmt::format("  {:<24}{:>12}\n", "total", human_bytes(total_bytes()));
-  return text + fmt::format("  {:<24}{:>12}  ({})", "limit", human_bytes(limit_bytes), limit_source);
+uint64_t EngineMemory::total_bytes() const noexcept {
+  return static_cast<uint64_t>(ranks) * rank.total_bytes() + host.total_bytes();
 }
 
-void require_fits(const MemoryPlan& plan, std::string_view advice) {
-  if (plan.total_bytes() <= plan.limit_bytes) return;
-  fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is:\n{}\n{}",
-       human_bytes(plan.total_bytes() - plan.limit_bytes), plan.to_text(), advice);
+std::string EngineMemory::to_text() const {
+  const std::string whose = ranks == 1 ? "the rank" : fmt::format("each of {} ranks", ranks);
+  return fmt::format("memory planned for {}:{}\nand once, in host memory:{}", whose, table(rank), table(host));
+}
+
+uint64_t left_bytes(const MemoryPlan& plan) noexcept {
+  const uint64_t total = plan.total_bytes();
+  return plan.limit_bytes > total ? plan.limit_bytes - total : 0;
+}
+
+void require_fits(const EngineMemory& memory, std::string_view advice) {
+  const uint64_t missing =
+      static_cast<uint64_t>(memory.ranks) * missing_bytes(memory.rank) + missing_bytes(memory.host);
+  if (missing == 0) return;
+  fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is; {}\n{}", human_bytes(missing), memory.to_text(),
+       advice);
+}
+
+std::vector<MemoryItem> host_items(const EngineConfig& config, int64_t max_request_tokens) {
+  return {{"tokenizer", Tokenizer::memory_bytes_max(config.model)},
+          {"pending requests", pending_bytes(config, max_request_tokens)}};
+}
+
+void set_limits(const EngineConfig& config, const Device& device, EngineMemory& memory) {
+  memory.rank.limit_bytes = config.memory_limit_bytes.value_or(device.memory_info().free_bytes);
+  memory.rank.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device.description();
+  if (device.kind() != DeviceKind::kCpu) {
+    memory.host.limit_bytes = host_memory().available_bytes;
+    memory.host.limit_source = "available in host memory";
+    return;
+  }
+  memory.host.limit_bytes = memory.rank.limit_bytes;
+  memory.host.limit_source = memory.rank.limit_source;
+  memory.rank.limit_bytes = left_bytes(memory.host) / static_cast<uint64_t>(config.ranks);
+  memory.rank.limit_source = fmt::format("{}{}, less what is planned for the host",
+                                         config.ranks == 1 ? "" : fmt::format("for each of {} ranks: ", config.ranks),
+                                         memory.host.limit_source);
+}
+
+uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
+  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
+  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
+  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
 }
 
 }  // namespace zp

@@ -1,26 +1,31 @@
-// What a rank will allocate, by consumer, before anything is allocated.
+// What memory plans of all kinds share: what the host takes, limits, room for keys and values, and the refusal.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "zeroprefill/engine.h"
+#include "zp/device/device.h"
 
 namespace zp {
 
-/// Bytes by consumer, and the limit they must fit in.
-struct MemoryPlan {
-  std::vector<MemoryItem> items;
-  uint64_t limit_bytes = 0;
-  std::string limit_source;  ///< "the memory available on cpu:0", "memory_limit_bytes"
+/// Bytes of the limit that the plan leaves; 0 when it does not fit.
+[[nodiscard]] uint64_t left_bytes(const MemoryPlan& plan) noexcept;
 
-  [[nodiscard]] uint64_t total_bytes() const noexcept;
-  /// A table for people.
-  [[nodiscard]] std::string to_text() const;
-};
+/// What the host takes for an engine as a whole, whatever its ranks do.
+[[nodiscard]] std::vector<MemoryItem> host_items(const EngineConfig& config, int64_t max_request_tokens);
 
-/// Throws kOutOfMemory with the whole plan, and `advice`, when it does not fit.
-void require_fits(const MemoryPlan& plan, std::string_view advice);
+/// Sets the limits of both plans, given what the host takes. A GPU's memory is its own; virtual ranks share the host's,
+/// so each may use its part of what the host itself leaves.
+void set_limits(const EngineConfig& config, const Device& device, EngineMemory& memory);
+
+/// The most that is kept for keys and values unless told otherwise.
+inline constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
+/// Bytes of a rank for kept keys and values in blocks of `block_bytes`, given what else its plan has.
+[[nodiscard]] uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes);
+
+/// Throws kOutOfMemory with both plans, and `advice`, when either does not fit.
+void require_fits(const EngineMemory& memory, std::string_view advice);
 
 }  // namespace zp

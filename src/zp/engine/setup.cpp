@@ -9,6 +9,7 @@
 
 #include "zp/base/error.h"
 #include "zp/base/host_info.h"
+#include "zp/base/human.h"
 #include "zp/cache/block_hash.h"
 #include "zp/cache/prefix_index.h"
 #include "zp/engine/expert_setup.h"
@@ -18,38 +19,21 @@ namespace zp {
 namespace {
 
 constexpr int64_t kHeadRows = 64;
-// Unless told otherwise, keys and values get room for this many tokens, within these bytes and half of what is left.
-constexpr int64_t kDefaultKvTokens = 65536;
-constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
-constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
-
 // Everything but experts, and keys and values.
-MemoryPlan fixed_plan(const ModelShape& shape, const Device& device, const OpsSpec& ops, const ForwardLimits& limits) {
-  MemoryPlan plan;
-  plan.items = {{"replicated weights", replicated_weight_bytes(shape, device, ops)},
-                {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
-                {"scratch of operations", ops_scratch_bytes(device, ops)}};
-  return plan;
+EngineMemory fixed_memory(const EngineConfig& config, const ModelShape& shape, const Device& device, const OpsSpec& ops,
+                          const ForwardLimits& limits) {
+  EngineMemory memory;
+  memory.ranks = config.ranks;
+  memory.rank.items = {{"replicated weights", replicated_weight_bytes(shape, device, ops)},
+                       {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
+                       {"scratch of operations", ops_scratch_bytes(device, ops)}};
+  return memory;
 }
 
 // Bytes of an expert's blob.
 size_t blob_bytes_of(const Device& device, const ModelShape& shape, const OpsSpec& ops) {
   if (shape.moe_layers() == 0) return 0;
   return packed_expert_bytes(device, ops, {.hidden = shape.hidden, .intermediate = shape.expert_intermediate});
-}
-
-// Virtual ranks share the host's memory, so each may use its part; a GPU's memory is its own.
-void set_limit(const EngineConfig& config, const Device& device, MemoryPlan& plan) {
-  plan.limit_bytes = config.memory_limit_bytes.value_or(device.memory_info().free_bytes);
-  plan.limit_source = config.memory_limit_bytes ? "the given memory limit" : "free on " + device.description();
-  if (device.kind() != DeviceKind::kCpu || config.ranks == 1) return;
-  plan.limit_bytes /= static_cast<uint64_t>(config.ranks);
-  plan.limit_source = fmt::format("for each of {} ranks: {}", config.ranks, plan.limit_source);
-}
-
-uint64_t left_bytes(const MemoryPlan& plan) {
-  const uint64_t used = plan.total_bytes();
-  return plan.limit_bytes > used ? plan.limit_bytes - used : 0;
 }
 
 std::shared_ptr<Link> make_link(const LinkConfig& config, std::string name) {
@@ -66,25 +50,30 @@ DeviceSpec rank_device(const EngineConfig& config, const DeviceSpec& first, int3
   return device;
 }
 
+// Host memory for experts has a limit of its own, if one is given.
+void require_host_bytes(const EngineConfig& config, uint64_t on_host) {
+  if (on_host <= config.experts.host_bytes.value_or(on_host)) return;
+  fail(ErrorCode::kOutOfMemory,
+       "experts in host memory take {}; the given limit of host memory is {}. More ranks, or more memory of each rank "
+       "for experts, leave less to it",
+       human_bytes(on_host), human_bytes(*config.experts.host_bytes));
+}
+
 // Adds what experts take to the plans of a rank and of the host, and decides where they live.
-void plan_experts(const EngineConfig& config, const ModelFiles& files, Device& device, const OpsSpec& ops,
+void plan_experts(const EngineConfig& config, const ModelFiles& files, const Device& device, const OpsSpec& ops,
                   EngineSetup& setup) {
   const size_t blob_bytes = setup.blob_bytes = blob_bytes_of(device, files.shape(), ops);
   // Unless told how much to keep of keys and values, an eighth is left to them.
-  const uint64_t left = left_bytes(setup.plan);
+  const uint64_t left = left_bytes(setup.memory.rank);
   const uint64_t kv = config.kv_cache_bytes.value_or(std::min(left / 8, kDefaultKvBytesMax));
   setup.placement = place_experts(config, files.shape(), {blob_bytes, left > kv ? left - kv : 0});
   for (MemoryItem& item : expert_memory(config, setup.placement, blob_bytes))
-    setup.plan.items.push_back(std::move(item));
+    setup.memory.rank.items.push_back(std::move(item));
   const uint64_t on_host = host_expert_bytes(setup.placement, blob_bytes);
   if (on_host == 0) return;
-  setup.host_plan.items = {{"experts in host memory", on_host}};
-  setup.host_plan.limit_bytes = config.experts.host_bytes.value_or(host_memory().available_bytes);
-  setup.host_plan.limit_source =
-      config.experts.host_bytes ? "the given limit of host memory" : "available in host memory";
-  require_fits(setup.host_plan, "More ranks, or fewer experts in host memory, take less");
-  if (device.kind() == DeviceKind::kCpu)
-    setup.plan.items.push_back({"a share of host memory", on_host / static_cast<uint64_t>(config.ranks)});
+  require_host_bytes(config, on_host);
+  setup.memory.host.items.push_back({"experts in host memory", on_host});
+  set_limits(config, device, setup.memory);
 }
 
 }  // namespace
@@ -121,12 +110,6 @@ OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType comp
                                            int64_t{shape.dense_intermediate}}),
                      .head_rows = limits.head_rows,
                      .vocabulary = shape.vocabulary}};
-}
-
-uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
-  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
-  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
-  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
 }
 
 SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape) {
@@ -178,6 +161,8 @@ std::vector<std::string> validate(const EngineConfig& config) {
   in_range("chunk_tokens", config.chunk_tokens, 1, int64_t{1} << 20);
   in_range("max_context_tokens", config.max_context_tokens, 0, int64_t{1} << 23);
   in_range("max_pending_requests", config.max_pending_requests, 1, 1 << 20);
+  in_range("max_pending_bytes", static_cast<int64_t>(std::min<uint64_t>(config.max_pending_bytes, INT64_MAX)), 1,
+           int64_t{1} << 40);
   if (!(config.paced_flops_per_second >= 0 && config.paced_flops_per_second <= 1e18))
     problems.push_back(
         fmt::format("paced_flops_per_second is {}; it must lie in [0, 1e18]", config.paced_flops_per_second));
@@ -204,13 +189,15 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   const ForwardLimits limits = forward_limits(config, setup.scheduler.max_request_tokens);
   const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, files, *device), limits);
 
-  setup.plan = fixed_plan(shape, *device, ops, limits);
-  set_limit(config, *device, setup.plan);
+  setup.memory = fixed_memory(config, shape, *device, ops, limits);
+  setup.memory.host.items = host_items(config, setup.scheduler.max_request_tokens);
+  setup.pending_bytes_max = config.max_pending_bytes;
+  set_limits(config, *device, setup.memory);
   plan_experts(config, files, *device, ops, setup);
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
-  const auto kv_blocks =
-      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, setup.plan, block_bytes) / block_bytes, INT32_MAX / 2));
-  setup.plan.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
+  const auto kv_blocks = static_cast<int32_t>(
+      std::min<uint64_t>(kv_bytes(config, setup.memory.rank, block_bytes) / block_bytes, INT32_MAX / 2));
+  setup.memory.rank.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
 
   for (int32_t rank = 0; rank < config.ranks; ++rank)
     setup.ranks.push_back(
@@ -226,9 +213,9 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
 
 EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
   EngineSetup setup = decide_setup(config, files);
-  require_fits(setup.plan,
+  require_fits(setup.memory,
                fmt::format("A shorter longest context (max_context_tokens, now {}) takes less for activations, "
-                           "a smaller kv_cache_bytes less for what is kept",
+                           "a smaller kv_cache_bytes less for what is kept, fewer max_pending_requests less for them",
                            setup.scheduler.max_request_tokens));
   return setup;
 }

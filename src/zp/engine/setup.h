@@ -27,12 +27,12 @@ struct EngineSetup {
   Placement placement;
   size_t blob_bytes = 0;  ///< of one expert; 0 in a model without
   StreamingSpec streaming;
+  uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
   int32_t load_threads = 1;
   bool trace = false;
-  std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks`, and none of the above
-  MemoryPlan plan;                 ///< of each rank, or of a whole group
-  MemoryPlan host_plan;            ///< of host memory that experts take
-  std::string model_revision;      ///< tells this checkpoint's cached blocks from any other's
+  std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks` and what they need
+  EngineMemory memory;
+  std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
 };
 
 /// The same without asking whether it fits.
@@ -47,8 +47,6 @@ struct EngineSetup {
 [[nodiscard]] ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens);
 [[nodiscard]] OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute,
                                const ForwardLimits& limits);
-/// Bytes for kept keys and values in blocks of `block_bytes`, given what the rest takes.
-[[nodiscard]] uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes);
 /// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
 [[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
 [[nodiscard]] std::string model_revision(const EngineConfig& config);

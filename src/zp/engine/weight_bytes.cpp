@@ -22,7 +22,8 @@ uint64_t replicated_weight_bytes(const ModelShape& m, const Device& device, cons
   }
   const uint64_t table = static_cast<uint64_t>(m.vocabulary) * static_cast<uint64_t>(m.hidden) *
                          size_of(ops.activation.value_or(DType::kF32));
-  return bytes + table + matrix(m.vocabulary, m.hidden) + static_cast<uint64_t>(m.hidden) * sizeof(float);
+  const int64_t final_norm_and_rope = int64_t{m.hidden} + m.head_dim / 2;
+  return bytes + table + matrix(m.vocabulary, m.hidden) + static_cast<uint64_t>(final_norm_and_rope) * sizeof(float);
 }
 
 }  // namespace zp

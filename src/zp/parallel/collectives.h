@@ -53,7 +53,7 @@ class Collectives {
 
   /// This rank does nothing more, because of `cause`. All acts of the group that wait, and all later ones, fail with
   /// kDevice and the first such cause: nobody hangs. Any thread.
-  virtual void abort(std::exception_ptr cause) noexcept = 0;
+  virtual void abort(const std::exception_ptr& cause) noexcept = 0;
   [[nodiscard]] virtual const TrafficLog& traffic() const noexcept = 0;
 
  protected:

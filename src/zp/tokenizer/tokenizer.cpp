@@ -62,6 +62,11 @@ std::string read_file(const std::filesystem::path& path) {
   return std::string(std::string_view(content));
 }
 
+std::filesystem::path file_of(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? path / "tokenizer.json" : path;
+}
+
 // Truncation and padding would change ids behind the caller's back, so that a file that asks for them is refused.
 void require_absent(const JsonView& root, std::string_view key) {
   if (const std::optional<JsonView> value = root.find(key)) {
@@ -87,8 +92,7 @@ Tokenizer::~Tokenizer() = default;
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
-  const bool is_folder = std::filesystem::is_directory(path, error);
-  const std::filesystem::path file = is_folder ? path / "tokenizer.json" : path;
+  const std::filesystem::path file = file_of(path);
   std::unique_ptr<Tokenizer> loaded;
   const std::string content = read_file(file);
   try {
@@ -122,6 +126,16 @@ std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view json) {
     parts->added = AddedTokens::parse(*part, parts->bpe.vocabulary(), parts->normalizer);
   }
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
+}
+
+uint64_t Tokenizer::memory_bytes_max(const std::filesystem::path& path) {
+  // Word cache, pairs of low ids and expressions have a fixed size. Of the rest, reading takes most: the text of the
+  // file twice, its parsed form, and the tables that are made of it.
+  constexpr uint64_t kFixedBytes = uint64_t{9} << 20;
+  constexpr uint64_t kPerFileByte = 12;
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(file_of(path), error);
+  return error ? 0 : kFixedBytes + kPerFileByte * size;
 }
 
 void Tokenizer::read_config(const std::filesystem::path& path) {

@@ -30,6 +30,9 @@ class Tokenizer final {
   /// As load, from the content of a tokenizer.json.
   [[nodiscard]] static std::unique_ptr<Tokenizer> parse(std::string_view json);
 
+  /// What load(path) may take at most, judged by the file's size alone; 0 if there is no such file.
+  [[nodiscard]] static uint64_t memory_bytes_max(const std::filesystem::path& path);
+
   ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;

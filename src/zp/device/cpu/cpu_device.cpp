@@ -41,10 +41,14 @@ Buffer CpuDevice::allocate(size_t size_bytes, MemoryKind kind) {
   }
   void* data = std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
   if (data == nullptr) fail(ErrorCode::kOutOfMemory, "the host refused an allocation of {} bytes", size_bytes);
+  allocated_of(kind) += size_bytes;
   return {this, kind, static_cast<std::byte*>(data), size_bytes};
 }
 
-void CpuDevice::release(std::byte* data, size_t /*size_bytes*/, MemoryKind /*kind*/) noexcept { std::free(data); }
+void CpuDevice::release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept {
+  std::free(data);
+  allocated_of(kind) -= size_bytes;
+}
 
 std::unique_ptr<Stream> CpuDevice::create_stream(std::string name, StreamUse use) {
   std::shared_ptr<Link> link = use == StreamUse::kPeerLink   ? peer_link_

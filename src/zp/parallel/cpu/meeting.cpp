@@ -66,7 +66,7 @@ void Meeting::end_receive(const Pair& pair) {
   changed_.notify_all();
 }
 
-void Meeting::abort(int32_t rank, std::exception_ptr cause) noexcept {
+void Meeting::abort(int32_t rank, const std::exception_ptr& cause) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (failed_) return;

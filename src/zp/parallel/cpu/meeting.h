@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,7 +38,7 @@ class Meeting final {
   struct Pair {
     int32_t from = 0;
     int32_t to = 0;
-    auto operator<=>(const Pair&) const = default;
+    bool operator<(const Pair& other) const { return std::tie(from, to) < std::tie(other.from, other.to); }
   };
   /// Blocks until the receiver has taken the data.
   void send(const Pair& pair, const ConstTensorView& data);
@@ -49,7 +50,7 @@ class Meeting final {
   }
 
   /// The first cause counts.
-  void abort(int32_t rank, std::exception_ptr cause) noexcept;
+  void abort(int32_t rank, const std::exception_ptr& cause) noexcept;
 
  private:
   struct Mail {

@@ -24,7 +24,7 @@ class VirtualCollectives final : public Collectives {
   void send(Stream& stream, const ConstTensorView& data, int32_t to, const TrafficTag& tag) override;
   void receive(Stream& stream, const TensorView& data, int32_t from, const TrafficTag& tag) override;
 
-  void abort(std::exception_ptr cause) noexcept override { meeting_->abort(rank_, std::move(cause)); }
+  void abort(const std::exception_ptr& cause) noexcept override { meeting_->abort(rank_, cause); }
   [[nodiscard]] const TrafficLog& traffic() const noexcept override { return traffic_; }
 
  private:

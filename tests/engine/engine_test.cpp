@@ -180,7 +180,7 @@ TEST(Engine, SaltsKeepPrefixesApart) {
     request.context = prompts()[0].text;
     request.candidates = {prompts()[0].label_ids[0]};
     request.cache_salt = salt;
-    (void)engine->submit(std::move(request),
+    (void)engine->submit(request,
                          [&](uint64_t, Outcome outcome) { cached.push_back(std::get<Answer>(outcome).cached_tokens); });
     engine->drain();
   }
@@ -221,7 +221,7 @@ TEST(Engine, CandidatesMayBeText) {
   by_text.context = prompt.text;
   by_text.candidates = {" A", " B"};
   Answer answer;
-  (void)engine->submit(std::move(by_text), [&](uint64_t, Outcome outcome) { answer = std::get<Answer>(outcome); });
+  (void)engine->submit(by_text, [&](uint64_t, Outcome outcome) { answer = std::get<Answer>(outcome); });
   engine->drain();
   EXPECT_NEAR(answer.logits[0], prompt.logits[0], 0.5);
   EXPECT_NEAR(answer.logits[1], prompt.logits[1], 0.5);

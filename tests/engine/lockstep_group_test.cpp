@@ -170,12 +170,21 @@ TEST_P(StrategyTest, ReusedPrefixesGiveTheSameBits) {
   EXPECT_TRUE(same_bits(group.logits_of(group.run_steps({later}).front(), 0), cold));
 }
 
+// Under ThreadSanitizer the shipped model takes minutes, and the small ones go through every path.
+#ifdef __SANITIZE_THREAD__
+constexpr bool kSmallModelsOnly = true;
+#else
+constexpr bool kSmallModelsOnly = false;
+#endif
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* strategy : {"dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp"}) {
-    for (const char* model : {"moe_f32", "mixed_layers_bf16", "tied_sharded_f16", "aligned_bf16", "demo-moe"})
+    for (const char* model : {"moe_f32", "mixed_layers_bf16", "tied_sharded_f16", "aligned_bf16"})
       all.push_back({model, strategy, ComputeType::kF32});
     all.push_back({"aligned_bf16", strategy, ComputeType::kBf16});
+    if (kSmallModelsOnly) continue;
+    all.push_back({"demo-moe", strategy, ComputeType::kF32});
     all.push_back({"demo-moe", strategy, ComputeType::kBf16});
   }
   return all;

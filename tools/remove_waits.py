@@ -15,7 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COPY = ROOT / "build" / "waits"
 TIMEOUT_S = 120
-TESTS = ("tests/zp_expert_test", "tests/zp_model_test", "tests/zp_engine_time_test")
+TESTS = ("tests/zp_expert_test", "tests/zp_model_test")
 
 # name, what is lost, file, text, replacement
 WAITS = [

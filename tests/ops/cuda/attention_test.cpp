@@ -1,6 +1,6 @@
 // Attention against the reference; the same bits alone, in a batch, and however the context was cached.
-#include "tests/ops/cuda/gpu.h"
 #include "tests/ops/attention_case.h"
+#include "tests/ops/cuda/gpu.h"
 
 namespace zp::test {
 namespace {
@@ -91,12 +91,11 @@ class CudaAttention : public ::testing::TestWithParam<AttentionChoice> {
 
 std::vector<AttentionChoice> all_choices() { return {AttentionChoice::kSimple}; }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaAttention, ::testing::ValuesIn(all_choices()), [](const auto& test) {
-  return test.param == AttentionChoice::kSimple ? "Simple" : "Tensor";
-});
+INSTANTIATE_TEST_SUITE_P(All, CudaAttention, ::testing::ValuesIn(all_choices()),
+                         [](const auto& test) { return test.param == AttentionChoice::kSimple ? "Simple" : "Tensor"; });
 
 const std::vector<HeadSizes>& head_sizes() {
-  static const std::vector<HeadSizes> sizes = {{4, 2, 128}, {8, 1, 64}, {6, 2, 32},  {2, 2, 16},
+  static const std::vector<HeadSizes> sizes = {{4, 2, 128}, {8, 1, 64}, {6, 2, 32},   {2, 2, 16},
                                                {3, 3, 256}, {5, 1, 80}, {16, 1, 128}, {1, 1, 128}};
   return sizes;
 }

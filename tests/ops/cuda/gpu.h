@@ -29,7 +29,9 @@ namespace zp::test {
 class GpuTensor final {
  public:
   GpuTensor(Device& device, DType dtype, const Shape& shape)
-      : dtype_(dtype), shape_(shape), buffer_(device.allocate(static_cast<size_t>(shape.elements()) * size_of(dtype))) {}
+      : dtype_(dtype),
+        shape_(shape),
+        buffer_(device.allocate(static_cast<size_t>(shape.elements()) * size_of(dtype))) {}
 
   [[nodiscard]] TensorView view() { return {buffer_.data(), dtype_, shape_}; }
   [[nodiscard]] ConstTensorView view() const { return {buffer_.data(), dtype_, shape_}; }

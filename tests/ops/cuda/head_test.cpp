@@ -18,7 +18,11 @@ struct HeadCase {
   std::vector<int32_t> candidates;
 
   [[nodiscard]] HeadArgs args() const {
-    return {.x = x.view(), .weight = nullptr, .offsets = offsets, .candidates = candidates, .logits = {},
+    return {.x = x.view(),
+            .weight = nullptr,
+            .offsets = offsets,
+            .candidates = candidates,
+            .logits = {},
             .log_sum_exp = {}};
   }
 };
@@ -68,7 +72,8 @@ void expect_matches(Gpu& gpu, const HeadCase& c) {
   const HeadResult wanted = run_reference(c);
   const HeadResult got = run_gpu(gpu, c);
   const double bound = 4 * kRoundF32 * static_cast<double>(c.x.shape()[1]) * 200;
-  EXPECT_TRUE(matches(got.logits.floats(), expect_near(wanted.logits, [&](int64_t) { return bound; }, 1e-4)));
+  EXPECT_TRUE(matches(got.logits.floats(), expect_near(
+                                               wanted.logits, [&](int64_t) { return bound; }, 1e-4)));
   EXPECT_TRUE(matches(got.log_sum_exp.floats(),
                       expect_near(
                           wanted.log_sum_exp,

@@ -27,8 +27,15 @@ HostTensor run_reference(const HostTensor& x, const HostTensor& weight, DType ou
 // hence the 4. Rounding to bf16 may go to the other neighbour.
 TEST_F(CudaLinear, MatchesTheReference) {
   uint64_t seed = 10;
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 8}, {8, 8}, {3, 17}, {64, 64}, {300, 100}, {128, 512},
-                             {5, 4096}, {1024, 192}, {255, 136}}) {
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 8},
+                             {8, 8},
+                             {3, 17},
+                             {64, 64},
+                             {300, 100},
+                             {128, 512},
+                             {5, 4096},
+                             {1024, 192},
+                             {255, 136}}) {
     for (const int64_t tokens : {0, 1, 7, 64, 129}) {
       Random random(seed++);
       SCOPED_TRACE(random.seed());
@@ -40,13 +47,11 @@ TEST_F(CudaLinear, MatchesTheReference) {
         const HostTensor wanted = run_reference(x, weight, type);
         const double chain = 4 * static_cast<double>(k) * kRoundF32;
         const double rounding = type == DType::kBf16 ? 2 * kRoundBf16 : 0;
-        EXPECT_TRUE(matches(run(x, packed, type).floats(),
-                            expect_near(
-                                wanted,
-                                [&](int64_t i) {
-                                  return chain * magnitude.d(i) + rounding * std::abs(wanted.d(i)) + kTiny;
-                                },
-                                type == DType::kBf16 ? kRoundBf16 / 2 : 1e-5)))
+        EXPECT_TRUE(matches(
+            run(x, packed, type).floats(),
+            expect_near(
+                wanted, [&](int64_t i) { return chain * magnitude.d(i) + rounding * std::abs(wanted.d(i)) + kTiny; },
+                type == DType::kBf16 ? kRoundBf16 / 2 : 1e-5)))
             << n << 'x' << k << ", " << tokens << " tokens";
       }
     }
@@ -56,8 +61,8 @@ TEST_F(CudaLinear, MatchesTheReference) {
 TEST_F(CudaLinear, ARowHasTheSameBitsWhateverIsBesideIt) {
   Random random(30);
   SCOPED_TRACE(random.seed());
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{128, 2048}, {1280, 2048}, {2048, 1024}, {192, 192}, {8, 192},
-                             {4096, 320}}) {
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{128, 2048}, {1280, 2048}, {2048, 1024}, {192, 192}, {8, 192}, {4096, 320}}) {
     const PackedMatrix weight = gpu().pack(random.tensor(DType::kBf16, {n, k}));
     const HostTensor x = random.tensor(DType::kBf16, {2100, k});
     for (const DType type : {DType::kF32, DType::kBf16}) {

@@ -21,9 +21,8 @@ class CudaMoe : public ::testing::TestWithParam<MoeChoice> {
   std::unique_ptr<Gpu> gpu_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, CudaMoe, ::testing::Values(MoeChoice::kSimple, MoeChoice::kTensor), [](const auto& test) {
-  return test.param == MoeChoice::kSimple ? "Simple" : "Tensor";
-});
+INSTANTIATE_TEST_SUITE_P(All, CudaMoe, ::testing::Values(MoeChoice::kSimple, MoeChoice::kTensor),
+                         [](const auto& test) { return test.param == MoeChoice::kSimple ? "Simple" : "Tensor"; });
 
 // A layer's experts on the GPU.
 class GpuLayer final {
@@ -78,9 +77,9 @@ std::vector<double> doubles(const HostTensor& tensor) {
   return values;
 }
 
-// What one expert makes of one token. Sums over n terms are off by at most e = 4 (n + 8) u * sum|a||b| (tensor cores cut
-// bits off). silu's slope is at most 1.1; the inner value is rounded to bf16 and may go to the other neighbour, and so
-// may the expert's result.
+// What one expert makes of one token. Sums over n terms are off by at most e = 4 (n + 8) u * sum|a||b| (tensor cores
+// cut bits off). silu's slope is at most 1.1; the inner value is rounded to bf16 and may go to the other neighbour, and
+// so may the expert's result.
 class ExpertOutputs final {
  public:
   explicit ExpertOutputs(const ExpertLayer& layer) : layer_(layer) {
@@ -204,8 +203,7 @@ TEST_P(CudaMoe, ATokenHasTheSameBitsWhateverIsBesideIt) {
   const GpuLayer packed(gpu(), layer);
   const Tokens tokens = random_tokens(random, DType::kBf16, layer, 700, 4, Routing::kSkewed);
   const HostTensor all = packed.run(tokens);
-  for (int round = 0; round < 3; ++round)
-    EXPECT_TRUE(same_bytes(packed.run(tokens).bytes(), all.bytes())) << "again";
+  for (int round = 0; round < 3; ++round) EXPECT_TRUE(same_bytes(packed.run(tokens).bytes(), all.bytes())) << "again";
   for (const int64_t count : {1, 2, 17, 64, 127, 128, 129, 500}) {
     const std::vector<int64_t> order = random.permutation(700);
     const std::span<const int64_t> rows = std::span(order).first(static_cast<size_t>(count));

@@ -24,10 +24,10 @@ class CudaRoute : public GpuTest {
         {.logits = gpu_logits.view(), .normalize = normalize, .ids = gpu_ids.view(), .weights = gpu_weights.view()});
     EXPECT_TRUE(same_bytes(gpu().download(gpu_ids).bytes(), ids.bytes()));
     const double relative = static_cast<double>(logits.shape()[1] + 64) * kRoundF32;
-    EXPECT_TRUE(matches(
-        gpu().download(gpu_weights).floats(),
-        expect_near(
-            weights, [&](int64_t i) { return relative * std::abs(weights.d(i)) + kTiny; }, 32 * kRoundF32)));
+    EXPECT_TRUE(
+        matches(gpu().download(gpu_weights).floats(),
+                expect_near(
+                    weights, [&](int64_t i) { return relative * std::abs(weights.d(i)) + kTiny; }, 32 * kRoundF32)));
   }
 };
 

@@ -89,8 +89,8 @@ TEST_F(CudaRows, StoreKvCopiesRowsAndNothingElse) {
 }
 
 // The residual is one addition in f32: bitwise. A result is rounded to bf16, so where the reference's value lies near
-// the middle of two, the other one may come out: a step of twice the unit roundoff. Only few are, so together they differ
-// far less.
+// the middle of two, the other one may come out: a step of twice the unit roundoff. Only few are, so together they
+// differ far less.
 TEST_F(CudaRows, ResidualNorm) {
   Random random(5);
   SCOPED_TRACE(random.seed());
@@ -119,10 +119,10 @@ TEST_F(CudaRows, ResidualNorm) {
                                                    .eps = 1e-6f,
                                                    .out = out.view()});
         EXPECT_TRUE(same_bytes(gpu().download(residual).bytes(), wanted_sum.bytes())) << hidden;
-        EXPECT_TRUE(matches(gpu().download(out).floats(),
-                            expect_near(
-                                wanted, [&](int64_t i) { return 2 * kRoundBf16 * std::abs(wanted.d(i)) + kTiny; },
-                                kRoundBf16 / 4)))
+        EXPECT_TRUE(matches(
+            gpu().download(out).floats(),
+            expect_near(
+                wanted, [&](int64_t i) { return 2 * kRoundBf16 * std::abs(wanted.d(i)) + kTiny; }, kRoundBf16 / 4)))
             << hidden;
       }
     }
@@ -135,8 +135,8 @@ TEST_F(CudaRows, ResidualWithoutNormOnlyAdds) {
   const HostTensor delta = random.tensor(DType::kF32, {3, 64});
   GpuTensor residual = gpu().upload(start);
   const GpuTensor gpu_delta = gpu().upload(delta);
-  gpu().ops().residual_norm(gpu().stream(),
-                            {.residual = residual.view(), .delta = gpu_delta.view(), .weight = {}, .eps = 0, .out = {}});
+  gpu().ops().residual_norm(
+      gpu().stream(), {.residual = residual.view(), .delta = gpu_delta.view(), .weight = {}, .eps = 0, .out = {}});
   const HostTensor got = gpu().download(residual);
   for (int64_t i = 0; i < got.elements(); ++i) EXPECT_EQ(got.at(i), start.at(i) + delta.at(i));
 }
@@ -155,10 +155,10 @@ TEST_F(CudaRows, Swiglu) {
       GpuTensor out = gpu().poisoned(DType::kBf16, {9, width});
       gpu().ops().swiglu(gpu().stream(), {.x = gpu_x.view(), .out = out.view()});
       // silu(-60) is about 1e-24: relative to that too.
-      EXPECT_TRUE(matches(gpu().download(out).floats(),
-                          expect_near(
-                              wanted, [&](int64_t i) { return 2 * kRoundBf16 * std::abs(wanted.d(i)) + kTiny; },
-                              kRoundBf16 / 2)));
+      EXPECT_TRUE(matches(
+          gpu().download(out).floats(),
+          expect_near(
+              wanted, [&](int64_t i) { return 2 * kRoundBf16 * std::abs(wanted.d(i)) + kTiny; }, kRoundBf16 / 2)));
     }
   }
 }

@@ -35,10 +35,12 @@ int count_devices(int32_t index) {
   int driver = 0;
   (void)cudaDriverGetVersion(&driver);
   if (driver == 0)
-    fail(ErrorCode::kUnsupported, "cannot open cuda:{}: this machine has no NVIDIA driver; use the device 'cpu'", index);
+    fail(ErrorCode::kUnsupported, "cannot open cuda:{}: this machine has no NVIDIA driver; use the device 'cpu'",
+         index);
   if (status == cudaErrorInsufficientDriver)
-    fail(ErrorCode::kUnsupported, "cannot open cuda:{}: the driver is for CUDA {}; this build needs one for {} or later",
-         index, version_text(driver), version_text(CUDART_VERSION));
+    fail(ErrorCode::kUnsupported,
+         "cannot open cuda:{}: the driver is for CUDA {}; this build needs one for {} or later", index,
+         version_text(driver), version_text(CUDART_VERSION));
   if (status == cudaErrorNoDevice)
     fail(ErrorCode::kUnsupported, "cannot open cuda:{}: this machine has no NVIDIA GPU; use the device 'cpu'", index);
   fail(ErrorCode::kUnsupported, "cannot open cuda:{}: {}", index, cudaGetErrorString(status));

@@ -59,7 +59,8 @@ class CudaStream final : public Stream {
 /// One GPU. Allocations are plain ones: no managed memory.
 class CudaDevice final : public Device {
  public:
-  /// Throws kUnsupported, saying what there is, without a usable driver, a GPU of that index, or compute capability 9.0.
+  /// Throws kUnsupported, saying what there is, without a usable driver, a GPU of that index, or compute
+  /// capability 9.0.
   explicit CudaDevice(int32_t index);
 
   [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::kCuda; }

@@ -50,8 +50,7 @@ std::shared_ptr<const EventPool::Epoch> EventPool::epoch() {
   const std::lock_guard lock(mutex_);
   if (epoch_ != nullptr && clock.now_ns() - epoch_->host_ns < kEpochNs) return epoch_;
   auto made = std::make_shared<Epoch>();
-  if (stream_.get() == nullptr)
-    CUDA_CHECK(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), device_);
+  if (stream_.get() == nullptr) CUDA_CHECK(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), device_);
   CUDA_CHECK(cudaEventCreateWithFlags(made->event.put(), cudaEventDefault), device_);
   const int64_t before_ns = clock.now_ns();
   CUDA_CHECK(cudaEventRecord(made->event.get(), stream_.get()), device_);

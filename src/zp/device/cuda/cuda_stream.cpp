@@ -19,7 +19,8 @@ bool continues(const CopyRange& copy, const CopyRange& next) {
 
 }  // namespace
 
-CudaStream::CudaStream(int32_t device, std::shared_ptr<EventPool> events) : device_(device), events_(std::move(events)) {
+CudaStream::CudaStream(int32_t device, std::shared_ptr<EventPool> events)
+    : device_(device), events_(std::move(events)) {
   CUDA_CHECK(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), device);
 }
 
@@ -30,9 +31,8 @@ CudaStream::~CudaStream() {
 
 void CudaStream::copy(void* destination, const void* source, size_t size_bytes) {
   if (size_bytes == 0) return;
-  act("cudaMemcpyAsync", [&] {
-    CUDA_CHECK(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream_.get()), device_);
-  });
+  act("cudaMemcpyAsync",
+      [&] { CUDA_CHECK(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault, stream_.get()), device_); });
 }
 
 void CudaStream::copy_batch(std::span<const CopyRange> copies) {
@@ -41,8 +41,8 @@ void CudaStream::copy_batch(std::span<const CopyRange> copies) {
       CopyRange copy = copies[i++];
       for (; i < copies.size() && continues(copy, copies[i]); ++i) copy.size_bytes += copies[i].size_bytes;
       if (copy.size_bytes == 0) continue;
-      CUDA_CHECK(
-          cudaMemcpyAsync(copy.destination, copy.source, copy.size_bytes, cudaMemcpyDefault, stream_.get()), device_);
+      CUDA_CHECK(cudaMemcpyAsync(copy.destination, copy.source, copy.size_bytes, cudaMemcpyDefault, stream_.get()),
+                 device_);
     }
   });
 }

@@ -83,10 +83,11 @@ __global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionPar
   uint32_t q[kDim / 16][4];
 #pragma unroll
   for (int32_t d = 0; d < kDim / 16; ++d)
-    ptx::load_matrices(q[d], ptx::shared_address(queries + (warp * 16 + lane % 16) * kStride<kDim> + d * 16 +
-                                                 lane / 16 * 8));
+    ptx::load_matrices(q[d],
+                       ptx::shared_address(queries + (warp * 16 + lane % 16) * kStride<kDim> + d * 16 + lane / 16 * 8));
 
-  // This thread has rows lane / 4 and lane / 4 + 8 of its warp's 16, of each 8 columns two: 2 * (lane % 4) and the next.
+  // This thread has rows lane / 4 and lane / 4 + 8 of its warp's 16, of each 8 columns two: 2 * (lane % 4) and the
+  // next.
   int32_t row[2];
   int32_t position[2];  // the last key that the row sees
 #pragma unroll
@@ -160,8 +161,8 @@ __global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionPar
 #pragma unroll
       for (int32_t d = 0; d < kOutGroups; d += 2) {
         uint32_t b[4];  // of columns [8d, 8d + 16): both halves of the keys for the first 8, then for the others
-        ptx::load_matrices_transposed(b, ptx::shared_address(values + (n * 8 + lane % 16) * kStride<kDim> + d * 8 +
-                                                             lane / 16 * 8));
+        ptx::load_matrices_transposed(
+            b, ptx::shared_address(values + (n * 8 + lane % 16) * kStride<kDim> + d * 8 + lane / 16 * 8));
         ptx::multiply_16x8x16(out[d], a, b[0], b[1]);
         ptx::multiply_16x8x16(out[d + 1], a, b[2], b[3]);
       }
@@ -178,8 +179,7 @@ __global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionPar
 #pragma unroll
     for (int32_t d = 0; d < kOutGroups; ++d)
       if (d * 8 < p.head_dim)
-        *reinterpret_cast<uint32_t*>(to + d * 8) =
-            pack_bf16(out[d][2 * i] * inverse, out[d][2 * i + 1] * inverse);
+        *reinterpret_cast<uint32_t*>(to + d * 8) = pack_bf16(out[d][2 * i] * inverse, out[d][2 * i + 1] * inverse);
   }
 }
 

@@ -161,8 +161,7 @@ void CudaOps::store_kv(Stream& stream, const StoreKvArgs& args) {
   checks::store_kv(args, DType::kBf16);
   std::vector<KvStoreEntry> entries;
   for (const KvStore& store : args.stores)
-    if (store.tokens > 0)
-      entries.push_back({.row = store.row, .tokens = store.tokens, .k = store.k, .v = store.v});
+    if (store.tokens > 0) entries.push_back({.row = store.row, .tokens = store.tokens, .k = store.k, .v = store.v});
   if (entries.empty()) return;
   const auto row_bytes = args.k.dim(1) * args.k.dim(2) * static_cast<int64_t>(sizeof(Bf16));
   ZP_CHECK(row_bytes % 16 == 0, "keys of a token have {} bytes, no multiple of 16", row_bytes);
@@ -302,8 +301,8 @@ void CudaOps::gather_rows(Stream& stream, const GatherRowsArgs& args) {
   });
 }
 
-// All logits of the vocabulary are never there at once: a slice of them is made, folded into each row's sum, looked into
-// for candidates, and overwritten by the next.
+// All logits of the vocabulary are never there at once: a slice of them is made, folded into each row's sum, looked
+// into for candidates, and overwritten by the next.
 void CudaOps::head(Stream& stream, const HeadArgs& args) {
   checks::head(args, DType::kBf16);
   const int64_t rows = args.x.dim(0);

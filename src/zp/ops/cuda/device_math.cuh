@@ -42,7 +42,8 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-/// The expert whose range [starts[e], starts[e + 1]) holds `index`, which some range does. starts has experts + 1 entries.
+/// The expert whose range [starts[e], starts[e + 1]) holds `index`, which some range does. starts has experts + 1
+/// entries.
 __device__ inline int32_t find_range(const int32_t* starts, int32_t experts, int32_t index) {
   int32_t low = 0;
   int32_t high = experts - 1;

@@ -25,13 +25,9 @@ inline constexpr int64_t kGateUpFeatures = kTileN / 2;
 /// Rows are in an order of their own. wgmma leaves columns 8j + 2c and 8j + 2c + 1 of its result to thread c of four;
 /// with these orders those of four groups j are eight neighbouring features, which the thread writes at once.
 /// Row of feature `f` (of 256) in a tile of down.
-[[nodiscard]] constexpr int64_t down_row(int64_t f) {
-  return f / 32 * 32 + f % 8 / 2 * 8 + f % 32 / 8 * 2 + f % 2;
-}
+[[nodiscard]] constexpr int64_t down_row(int64_t f) { return f / 32 * 32 + f % 8 / 2 * 8 + f % 32 / 8 * 2 + f % 2; }
 /// Row of feature `f` (of 128) of gate in a tile of gate_up; groups of gate and up alternate, so up is 8 rows further.
-[[nodiscard]] constexpr int64_t gate_row(int64_t f) {
-  return f / 32 * 64 + f % 8 / 2 * 16 + f % 32 / 8 * 2 + f % 2;
-}
+[[nodiscard]] constexpr int64_t gate_row(int64_t f) { return f / 32 * 64 + f % 8 / 2 * 16 + f % 32 / 8 * 2 + f % 2; }
 [[nodiscard]] constexpr int64_t up_row(int64_t f) { return gate_row(f) + 8; }
 
 /// Tiles of gate_up ([n tile][k tile]), then tiles of down. What lies beyond a matrix is zero.

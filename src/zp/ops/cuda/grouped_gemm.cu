@@ -1,5 +1,5 @@
-// The grouped products on the tensor cores. Blocks of three warpgroups, one block a multiprocessor, take tile after tile
-// of 128 slots by 256 rows of weights:
+// The grouped products on the tensor cores. Blocks of three warpgroups, one block a multiprocessor, take tile after
+// tile of 128 slots by 256 rows of weights:
 //   - the first warpgroup fetches: weight tiles by bulk copy, as they lie in the blob; rows of x, wherever they are, by
 //     cp.async to the same swizzled layout;
 //   - the two others multiply 64 slots each, apply SwiGLU in their registers, and store.

@@ -1,5 +1,5 @@
-// The kernels' launchers: each issues its kernels on `stream` and returns; the caller checks for errors. Pointers are to
-// device memory, rows are contiguous, letters are those of ops.h. No kernel depends on another row of its input.
+// The kernels' launchers: each issues its kernels on `stream` and returns; the caller checks for errors. Pointers are
+// to device memory, rows are contiguous, letters are those of ops.h. No kernel depends on another row of its input.
 #pragma once
 
 #include <cuda_runtime_api.h>

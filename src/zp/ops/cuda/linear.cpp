@@ -54,9 +54,8 @@ Linear::Linear(CudaDevice& device) : device_(device.index()), workspace_(device.
   check_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate",
              device_);
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(
-      cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
-      "cublasLtMatmulDescSetAttribute", device_);
+  check_blas(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
+             "cublasLtMatmulDescSetAttribute", device_);
 }
 
 Linear::~Linear() {
@@ -103,9 +102,8 @@ Linear::Choice Linear::choose(const Shape& shape) const {
   set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes, device_);
   set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE}, device_);
   constexpr uint32_t kAlignment = 16;  // of any row
-  for (const auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(&preference, attribute, shape.n % 8 == 0 ? kAlignment : uint32_t{2}, device_);
 
   Layouts layouts(kReferenceTokens, shape.n, shape.k, shape.out_is_f32, device_);
@@ -121,8 +119,8 @@ Linear::Choice Linear::choose(const Shape& shape) const {
     const bool serves_all = std::ranges::all_of(kOtherTokens, [&](int64_t tokens) {
       Layouts other(tokens, shape.n, shape.k, shape.out_is_f32, device_);
       cublasLtMatmulHeuristicResult_t checked{};
-      return cublasLtMatmulAlgoCheck(handle_, operation_, &other.weight, &other.x, &other.out, &other.out,
-                                     &result.algo, &checked) == CUBLAS_STATUS_SUCCESS &&
+      return cublasLtMatmulAlgoCheck(handle_, operation_, &other.weight, &other.x, &other.out, &other.out, &result.algo,
+                                     &checked) == CUBLAS_STATUS_SUCCESS &&
              checked.workspaceSize <= kWorkspaceBytes;
     });
     if (serves_all) return {.has_algorithm = true, .algorithm = result.algo};

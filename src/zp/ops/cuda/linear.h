@@ -11,8 +11,8 @@
 
 namespace zp::cuda {
 
-/// out = x * weight^T with f32 sums. One algorithm for each (n, k, type of out), whatever the number of tokens, and none
-/// that splits k, so that a row's bits do not depend on how many rows there are.
+/// out = x * weight^T with f32 sums. One algorithm for each (n, k, type of out), whatever the number of tokens, and
+/// none that splits k, so that a row's bits do not depend on how many rows there are.
 class Linear final {
  public:
   explicit Linear(CudaDevice& device);

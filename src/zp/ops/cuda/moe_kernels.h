@@ -1,5 +1,5 @@
-// Launchers of the mixture of experts: assignments (token, choice) are sorted by expert into slots, the two products run
-// over all experts at once, and each token's slots are summed. Nothing here needs the host to know a count.
+// Launchers of the mixture of experts: assignments (token, choice) are sorted by expert into slots, the two products
+// run over all experts at once, and each token's slots are summed. Nothing here needs the host to know a count.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,16 +30,16 @@ void launch_moe_sort(const MoeSortParams& params, cudaStream_t stream);
 
 /// out[slot, :] = x[row of slot, :] * weights of the slot's expert; for gate and up, silu(gate) * up.
 struct GroupedGemmParams {
-  const Bits16* x;              // [rows, x_stride]
-  const int32_t* rows;          // [slots], or null: slot s reads row s
-  int64_t x_stride;             // a multiple of 8
-  int64_t k;                    // elements of a row that exist, a multiple of 8
-  std::byte* const* experts;    // [E] blobs
-  size_t weight_offset;         // of the first tile in a blob
-  int32_t n_tiles;              // tiles of 256 rows of weights
-  int32_t k_tiles;              // tiles of 64 elements
-  const int32_t* offsets;       // [E + 1]
-  const int32_t* tile_starts;   // [E + 1]
+  const Bits16* x;             // [rows, x_stride]
+  const int32_t* rows;         // [slots], or null: slot s reads row s
+  int64_t x_stride;            // a multiple of 8
+  int64_t k;                   // elements of a row that exist, a multiple of 8
+  std::byte* const* experts;   // [E] blobs
+  size_t weight_offset;        // of the first tile in a blob
+  int32_t n_tiles;             // tiles of 256 rows of weights
+  int32_t k_tiles;             // tiles of 64 elements
+  const int32_t* offsets;      // [E + 1]
+  const int32_t* tile_starts;  // [E + 1]
   int32_t expert_count;
   bool gate_up;
   Bits16* out;          // [slots, out_stride]

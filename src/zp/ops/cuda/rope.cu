@@ -6,7 +6,7 @@ namespace zp::cuda {
 namespace {
 
 constexpr int32_t kThreads = 256;
-constexpr int32_t kHalfMax = 128;               // half a head
+constexpr int32_t kHalfMax = 128;                 // half a head
 constexpr int32_t kPairs = kHalfMax / 2 / kWarp;  // of neighbouring elements, a lane
 
 // One warp a head: lane l has elements 2l + 64i, 2l + 64i + 1 of both halves.

@@ -32,7 +32,7 @@ __global__ void route_kernel(RouteParams p) {
     if (lane + kWarp * i < p.experts) sum += expf(values[i] - top);
   sum = warp_sum(sum);
 
-  uint32_t taken = 0;  // bit i: values[i] has been chosen
+  uint32_t taken = 0;       // bit i: values[i] has been chosen
   float chosen_weight = 0;  // of the choice whose number is this lane's
   int32_t chosen_id = 0;
   float chosen_sum = 0;

@@ -24,7 +24,8 @@ const std::byte* StagingRing::send(CudaStream& stream, const Metadata& metadata)
   const size_t offset = segment_ * kSegmentBytes + used_;
   used_ += size_bytes;
   std::memcpy(host_.data() + offset, metadata.bytes().data(), metadata.bytes().size());
-  if (size_bytes > 0) launch_upload(device_.data() + offset, host_.data() + offset, metadata.bytes().size(), stream.get());
+  if (size_bytes > 0)
+    launch_upload(device_.data() + offset, host_.data() + offset, metadata.bytes().size(), stream.get());
   return device_.data() + offset;
 }
 

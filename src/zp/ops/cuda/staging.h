@@ -33,8 +33,8 @@ class Metadata final {
 
 /// A ring of pinned host memory and its image on the device. Nothing waits for the host: kernels read the pinned bytes
 /// over the bus, so that metadata never queues behind experts for a copy engine. The ring is in segments; one is used
-/// again when the event at its end has been reached; only then can send() block, or when it is called for another stream
-/// than before, which an engine never does.
+/// again when the event at its end has been reached; only then can send() block, or when it is called for another
+/// stream than before, which an engine never does.
 class StagingRing final {
  public:
   explicit StagingRing(CudaDevice& device);

@@ -123,8 +123,8 @@ class Bench final {
     fmt::print("{:<44} {:>10.4f} {:>12.1f} {:>10}\n", name, ms, rate, unit);
     (void)std::fflush(stdout);
     if (file_ == nullptr) return;
-    fmt::print(file_, "{{\"bench\":\"{}\",\"ms\":{:.6f},\"rate\":{:.3f},\"unit\":\"{}\",\"device\":\"{}\"}}\n", name, ms,
-               rate, unit, device_.description());
+    fmt::print(file_, "{{\"bench\":\"{}\",\"ms\":{:.6f},\"rate\":{:.3f},\"unit\":\"{}\",\"device\":\"{}\"}}\n", name,
+               ms, rate, unit, device_.description());
     (void)std::fflush(file_);
   }
   void measure(const std::string& name, double work, const char* unit, const std::function<void()>& run) {
@@ -168,9 +168,13 @@ void bench_dense(Bench& bench) {
   struct Shape3 {
     int64_t tokens, n, k;
   };
-  for (const auto& [tokens, n, k] :
-       {Shape3{8192, 8192, 8192}, {16384, 9216, 4096}, {16384, 4096, 8192}, {16384, 5120, 2048}, {16384, 2048, 4096},
-        {16384, 128, 2048}, {2048, 5120, 2048}}) {
+  for (const auto& [tokens, n, k] : {Shape3{8192, 8192, 8192},
+                                     {16384, 9216, 4096},
+                                     {16384, 4096, 8192},
+                                     {16384, 5120, 2048},
+                                     {16384, 2048, 4096},
+                                     {16384, 128, 2048},
+                                     {2048, 5120, 2048}}) {
     for (const DType type : {DType::kF32, DType::kBf16}) {
       const std::string name = fmt::format("dense/{}x{}x{} {}", tokens, n, k, to_string(type));
       if (!bench.wants(name)) continue;
@@ -322,13 +326,14 @@ struct Attention {
   double flops = 0;
 };
 
-void bench_attention(Bench& bench, const Model& m, int64_t total, int64_t length) {
-  const std::string name = fmt::format("attention/{} {}x{}", m.name, total / length, length);
+void bench_attention(Bench& bench, const Model& m, int64_t total, int64_t length,
+                     cuda::AttentionChoice choice = cuda::AttentionChoice::kTensor) {
+  const bool simple = choice == cuda::AttentionChoice::kSimple;
+  const std::string name = fmt::format("attention{}/{} {}x{}", simple ? " simple" : "", m.name, total / length, length);
   if (!bench.wants(name)) return;
-  cuda::CudaOps ops(bench.device(), {});
+  cuda::CudaOps ops(bench.device(), {}, {.attention = choice});
   Attention attention(bench, m, total, length);
-  bench.measure(name, attention.flops / kTera, "TFLOP/s",
-                [&] { ops.attention(bench.stream(), attention.args()); });
+  bench.measure(name, attention.flops / kTera, "TFLOP/s", [&] { ops.attention(bench.stream(), attention.args()); });
 }
 
 // All operations of a layer, one after another, and each one's share.
@@ -357,8 +362,14 @@ void bench_layer(Bench& bench, const Model& m, int64_t tokens, int64_t length) {
   for (int64_t t = 0; t < tokens; ++t) positions.push_back(static_cast<int32_t>(t % length));
   Stream& stream = bench.stream();
   const std::vector<std::pair<std::string, std::function<void()>>> parts = {
-      {"norm", [&] { ops.residual_norm(stream, {residual.view(), delta.view(), norm.view(), 1e-6f, normed.view()}); }},
-      {"qkv", [&] { ops.linear(stream, {normed.view(), &qkv_weight, qkv.view()}); }},
+      {"norm",
+       [&] {
+         ops.residual_norm(stream, {residual.view(), delta.view(), norm.view(), 1e-6f, normed.view()});
+       }},
+      {"qkv",
+       [&] {
+         ops.linear(stream, {normed.view(), &qkv_weight, qkv.view()});
+       }},
       {"rope",
        [&] {
          ops.rope(stream, {qkv.view(), positions, frequencies.view(), head_norm.view(), head_norm.view(), 1e-6f,
@@ -370,12 +381,24 @@ void bench_layer(Bench& bench, const Model& m, int64_t tokens, int64_t length) {
          ops.linear(stream, {{attention.out.view().data(), DType::kBf16, {tokens, q_dim}}, &out_weight, delta.view()});
        }},
       {"norm 2",
-       [&] { ops.residual_norm(stream, {residual.view(), delta.view(), norm.view(), 1e-6f, normed.view()}); }},
-      {"router", [&] { ops.linear(stream, {normed.view(), &router, logits.view()}); }},
-      {"route", [&] { ops.route(stream, {logits.view(), true, ids.view(), weights.view()}); }},
+       [&] {
+         ops.residual_norm(stream, {residual.view(), delta.view(), norm.view(), 1e-6f, normed.view()});
+       }},
+      {"router",
+       [&] {
+         ops.linear(stream, {normed.view(), &router, logits.view()});
+       }},
+      {"route",
+       [&] {
+         ops.route(stream, {logits.view(), true, ids.view(), weights.view()});
+       }},
       {"experts", [&] {
-         ops.moe(stream, {normed.view(), experts.ids.view(), experts.weights.view(), experts.blobs,
-                          {m.hidden, m.intermediate}, delta.view()});
+         ops.moe(stream, {normed.view(),
+                          experts.ids.view(),
+                          experts.weights.view(),
+                          experts.blobs,
+                          {m.hidden, m.intermediate},
+                          delta.view()});
        }}};
   const double ms = bench.time([&] {
     for (const auto& [name, run] : parts) run();
@@ -402,6 +425,7 @@ void run(int32_t device, const std::string& only, const std::string& json) {
   for (const int64_t tokens : {4096, 16384, 65536}) bench_moe(bench, kQwen235B, tokens);
   for (const int64_t length : {512, 2048, 8192, 32768}) bench_attention(bench, kQwen30B, 32768, length);
   bench_attention(bench, kQwen30B, 131'072, 131'072);
+  bench_attention(bench, kQwen30B, 32768, 8192, cuda::AttentionChoice::kSimple);
   bench_dense(bench);
   bench_layer(bench, kQwen30B, 16384, 512);
   bench_layer(bench, kQwen30B, 32768, 4096);

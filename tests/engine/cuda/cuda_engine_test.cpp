@@ -128,8 +128,7 @@ TEST_F(CudaEngine, GivesTheAnswersOfTransformers) {
       norm += std::pow(prompt.logits[c], 2);
     }
     EXPECT_LE(std::sqrt(difference / norm), kTolerance);
-    EXPECT_EQ(answer.best,
-              static_cast<size_t>(std::ranges::max_element(prompt.logits) - prompt.logits.begin()));
+    EXPECT_EQ(answer.best, static_cast<size_t>(std::ranges::max_element(prompt.logits) - prompt.logits.begin()));
   }
 }
 

@@ -89,7 +89,7 @@ class CudaAttention : public ::testing::TestWithParam<AttentionChoice> {
   std::unique_ptr<Gpu> gpu_;
 };
 
-std::vector<AttentionChoice> all_choices() { return {AttentionChoice::kSimple}; }
+std::vector<AttentionChoice> all_choices() { return {AttentionChoice::kSimple, AttentionChoice::kTensor}; }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaAttention, ::testing::ValuesIn(all_choices()),
                          [](const auto& test) { return test.param == AttentionChoice::kSimple ? "Simple" : "Tensor"; });

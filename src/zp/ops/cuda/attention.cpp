@@ -94,9 +94,11 @@ class Launch {
 
 }  // namespace
 
-void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice /*choice*/) {
-  const auto launch = &launch_attention_simple;
-  const int32_t tile_rows = kSimpleTileRows;
+void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice choice) {
+  const int64_t head_dim = args.q.dim(2);
+  const bool tensor = choice == AttentionChoice::kTensor && (head_dim == 64 || head_dim == 128);
+  const auto launch = tensor ? &launch_attention_tensor : &launch_attention_simple;
+  const int32_t tile_rows = tensor ? kTensorTileRows : kSimpleTileRows;
   Launch next(args, tile_rows);
   for (const AttentionSequence& sequence : args.sequences) {
     if (sequence.tokens == 0) continue;

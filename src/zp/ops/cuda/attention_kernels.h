@@ -48,4 +48,8 @@ inline constexpr int32_t kSimpleTileRows = 64;
 inline constexpr int32_t kHeadDimMax = 256;
 void launch_attention_simple(const AttentionParams& params, cudaStream_t stream);
 
+/// Tiles of 128 rows by 128 keys with wgmma; head dimensions 64 and 128.
+inline constexpr int32_t kTensorTileRows = 128;
+void launch_attention_tensor(const AttentionParams& params, cudaStream_t stream);
+
 }  // namespace zp::cuda

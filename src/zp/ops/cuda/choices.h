@@ -12,11 +12,12 @@ enum class MoeChoice : uint8_t {
 
 enum class AttentionChoice : uint8_t {
   kSimple,  ///< mma.sync, any head dimension
+  kTensor,  ///< wgmma where the head dimension is 64 or 128
 };
 
 struct Choices {
   MoeChoice moe = MoeChoice::kTensor;
-  AttentionChoice attention = AttentionChoice::kSimple;
+  AttentionChoice attention = AttentionChoice::kTensor;
 };
 
 }  // namespace zp::cuda

@@ -57,9 +57,13 @@ __device__ inline void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-/// A barrier of some of the block's threads.
+/// A barrier of some of the block's threads, by number (0 is that of __syncthreads()): those that wait, and those that
+/// only let them go on.
 __device__ inline void sync_threads(uint32_t barrier, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline void release_threads(uint32_t barrier, uint32_t threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 }  // namespace zp::cuda::ptx

@@ -51,6 +51,7 @@ class CudaEventState final : public EventState {
   CudaEventState(std::shared_ptr<EventPool> pool, EventTiming timing, EventHandle event,
                  std::shared_ptr<const EventPool::Epoch> epoch)
       : pool_(std::move(pool)), timing_(timing), event_(std::move(event)), epoch_(std::move(epoch)) {}
+  // NOLINTNEXTLINE(bugprone-throw-keyword-missing): kept, to be thrown by whoever waits
   explicit CudaEventState(std::exception_ptr failure) : failure_(std::move(failure)) {}
   ~CudaEventState() override;
 

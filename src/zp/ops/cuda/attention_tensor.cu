@@ -1,5 +1,5 @@
-// Attention on the tensor cores (wgmma), for head dimensions 64 and 128. A block has 128 rows of queries and goes through
-// the keys in tiles of 128:
+// Attention on the tensor cores (wgmma), for head dimensions 64 and 128. A block has 128 rows of queries and goes
+// through the keys in tiles of 128:
 //   - the first warpgroup fetches keys and values, by block of 16 tokens wherever they are, with cp.async;
 //   - the two others have 64 rows each. While a warpgroup's product of weights and values runs, it already has the next
 //     tile's scores made, and turns them into weights; and while one warpgroup does that, the other's products run.
@@ -109,21 +109,26 @@ class Fetch {
   __device__ void run() {
     queries();
     const int32_t items = 2 * work_.key_tiles;
+    int32_t published = 0;
     for (int32_t item = 0; item < items; ++item) {
       const int32_t tile = tile_of(item);
-      ptx::wait_barrier(is_keys(item) ? shared_.keys_empty(tile) : shared_.values_empty(tile), parity_of(tile) ^ 1);
+      const uint32_t empty = is_keys(item) ? shared_.keys_empty(tile) : shared_.values_empty(tile);
+      if (!ptx::test_barrier(empty, parity_of(tile) ^ 1)) {
+        // Whoever is to empty it may be waiting for what is under way.
+        ptx::wait_copies<0>();
+        while (published < item) publish(published++);
+        ptx::wait_barrier(empty, parity_of(tile) ^ 1);
+      }
       if (is_keys(item))
         rows<true>(tile, shared_.keys(tile));
       else
         rows<false>(tile, shared_.values(tile));
       ptx::commit_copies();
-      if (item >= kLag) {
-        ptx::wait_copies<kLag>();
-        publish(item - kLag);
-      }
+      ptx::wait_copies<kLag>();
+      while (published <= item - kLag) publish(published++);
     }
     ptx::wait_copies<0>();
-    for (int32_t item = max(0, items - kLag); item < items; ++item) publish(item);
+    while (published < items) publish(published++);
   }
 
  private:
@@ -180,8 +185,8 @@ class Fetch {
   uint32_t to_;  // kRowsApart is a multiple of 8, so all rows of a thread have the same swizzle
 };
 
-// A consumer warpgroup. A thread has, of each eight columns, two of row lane / 4 and two of row lane / 4 + 8 of its warp's
-// sixteen.
+// A consumer warpgroup. A thread has, of each eight columns, two of row lane / 4 and two of row lane / 4 + 8 of its
+// warp's sixteen.
 template <int32_t kDim>
 class Multiply {
  public:
@@ -208,7 +213,7 @@ class Multiply {
     uint32_t weights[kKeys / 16][4];
     // The warpgroups take turns at issuing products; the first one begins.
     if (group_ == 1) ptx::release_threads(kTurnBarrier, 2 * kGroupThreads);
-    ptx::wait_barrier(shared_.keys_full(0), parity_of(0));
+    await_keys(0);
     ptx::sync_threads(kTurnBarrier + group_, 2 * kGroupThreads);
     begin_scores(0, scores);
     ptx::release_threads(kTurnBarrier + 1 - group_, 2 * kGroupThreads);
@@ -218,8 +223,8 @@ class Multiply {
     float rescale[2];
     soften(0, scores, rescale);
     pack(scores, weights);
+    await_keys(1);
     for (int32_t tile = 1; tile < work_.key_tiles; ++tile) {
-      ptx::wait_barrier(shared_.keys_full(tile), parity_of(tile));
       ptx::sync_threads(kTurnBarrier + group_, 2 * kGroupThreads);
       begin_scores(tile, scores);
       ptx::wait_barrier(shared_.values_full(tile - 1), parity_of(tile - 1));
@@ -229,6 +234,9 @@ class Multiply {
       ptx::pin_registers(scores);
       if (lane_ == 0) ptx::arrive(shared_.keys_empty(tile));
       soften(tile, scores, rescale);
+      // Here also because the assembler moves a wait for products up to the last branch, before the work above.
+      ptx::pin_registers(scores);
+      await_keys(tile + 1);
       ptx::wait_products<0>();
       ptx::pin_registers(out);
       ptx::pin_registers(weights);
@@ -251,6 +259,11 @@ class Multiply {
  private:
   static constexpr uint32_t kTurnBarrier = 1;   // and 2: whose turn it is
   static constexpr uint32_t kStoreBarrier = 3;  // and 4: of one warpgroup
+
+  // Waits until the tile's keys are there, if there is such a tile.
+  __device__ void await_keys(int32_t tile) const {
+    if (tile < work_.key_tiles) ptx::wait_barrier(shared_.keys_full(tile), parity_of(tile));
+  }
 
   // scores = queries * keys of the tile.
   __device__ void begin_scores(int32_t tile, float (&scores)[kKeys / 2]) const {
@@ -312,7 +325,8 @@ class Multiply {
 #pragma unroll
     for (int32_t step = 0; step < kKeys / 16; ++step) {
 #pragma unroll
-      for (int32_t i = 0; i < 4; ++i) weights[step][i] = pack_bf16(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
+      for (int32_t i = 0; i < 4; ++i)
+        weights[step][i] = pack_bf16(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
     }
   }
 

@@ -33,18 +33,20 @@ struct Shared {
   uint32_t full;
   uint32_t empty;
   int32_t* tile_starts;  // [E + 1]
+  int32_t* offsets;      // [E + 1]
 
   static constexpr uint32_t kBarrierBytes = 2 * kStages * 8;
   [[nodiscard]] static size_t size_bytes(int32_t experts) {
-    return 1024 + kStages * kStageBytes + kBarrierBytes + (static_cast<size_t>(experts) + 1) * sizeof(int32_t);
+    return 1024 + kStages * kStageBytes + kBarrierBytes + 2 * (static_cast<size_t>(experts) + 1) * sizeof(int32_t);
   }
-  __device__ explicit Shared(unsigned char* memory) {
+  __device__ Shared(unsigned char* memory, int32_t experts) {
     const uint32_t begin = ptx::shared_address(memory);
     const uint32_t skip = (1024 - begin % 1024) % 1024;
     stages = begin + skip;
     full = stages + kStages * kStageBytes;
     empty = full + kStages * 8;
     tile_starts = reinterpret_cast<int32_t*>(memory + skip + kStages * kStageBytes + kBarrierBytes);
+    offsets = tile_starts + experts + 1;
   }
   [[nodiscard]] __device__ uint32_t x(int32_t stage) const { return stages + stage * kStageBytes; }
   [[nodiscard]] __device__ uint32_t weights(int32_t stage) const { return x(stage) + kXBytes; }
@@ -70,15 +72,16 @@ struct Tile {
 };
 
 // Tiles of an expert that share weights come one after another, so that neighbouring blocks read them together.
-__device__ Tile locate(const GroupedGemmParams& p, const int32_t* tile_starts, int64_t index) {
-  const int32_t expert = find_range(tile_starts, p.expert_count, static_cast<int32_t>(index / p.n_tiles));
-  const auto local = static_cast<int32_t>(index - int64_t{tile_starts[expert]} * p.n_tiles);
-  const int32_t m_tiles = tile_starts[expert + 1] - tile_starts[expert];
+__device__ Tile locate(const GroupedGemmParams& p, const Shared& shared, int64_t index) {
+  const int32_t expert = find_range(shared.tile_starts, p.expert_count, static_cast<int32_t>(index / p.n_tiles));
+  const int32_t first_tile = shared.tile_starts[expert];
+  const auto local = static_cast<int32_t>(index - int64_t{first_tile} * p.n_tiles);
+  const int32_t m_tiles = shared.tile_starts[expert + 1] - first_tile;
   Tile tile;
   tile.expert = expert;
   tile.n = local / m_tiles;
-  tile.first = p.offsets[expert] + local % m_tiles * kTileM;
-  tile.rows_left = p.offsets[expert + 1] - tile.first;
+  tile.first = shared.offsets[expert] + local % m_tiles * kTileM;
+  tile.rows_left = shared.offsets[expert + 1] - tile.first;
   return tile;
 }
 
@@ -97,8 +100,14 @@ __device__ void fetch(const GroupedGemmParams& p, const Shared& shared, int64_t 
   Turn turn;
   Turn reported;
   int32_t unreported = 0;
+  const auto report = [&] {
+    ptx::fence_async_proxy();
+    ptx::arrive(shared.full + reported.stage * 8);
+    reported.next();
+    --unreported;
+  };
   for (int64_t index = blockIdx.x; index < tiles; index += gridDim.x) {
-    const Tile tile = locate(p, shared.tile_starts, index);
+    const Tile tile = locate(p, shared, index);
     uint32_t row_chunks[kRowsEach];  // where this thread's rows begin, in chunks; rows beyond the tile's are zero
 #pragma unroll
     for (int32_t i = 0; i < kRowsEach; ++i) {
@@ -109,7 +118,13 @@ __device__ void fetch(const GroupedGemmParams& p, const Shared& shared, int64_t 
     const std::byte* weights =
         p.experts[tile.expert] + p.weight_offset + int64_t{tile.n} * p.k_tiles * static_cast<int64_t>(kTileBytes);
     for (int32_t k = 0; k < p.k_tiles; ++k) {
-      ptx::wait_barrier(shared.empty + turn.stage * 8, turn.parity ^ 1);
+      const uint32_t empty = shared.empty + turn.stage * 8;
+      if (!ptx::test_barrier(empty, turn.parity ^ 1)) {
+        // Whoever is to empty it may be waiting for what is under way.
+        ptx::wait_copies<0>();
+        while (unreported > 0) report();
+        ptx::wait_barrier(empty, turn.parity ^ 1);
+      }
       const uint32_t full = shared.full + turn.stage * 8;
       if (thread == 0) {
         ptx::arrive_expecting(full, kWeightBytes);
@@ -125,22 +140,13 @@ __device__ void fetch(const GroupedGemmParams& p, const Shared& shared, int64_t 
       }
       ptx::commit_copies();
       turn.next();
-      if (unreported < kLag) {
-        ++unreported;
-      } else {
-        ptx::wait_copies<kLag>();
-        ptx::fence_async_proxy();
-        ptx::arrive(shared.full + reported.stage * 8);
-        reported.next();
-      }
+      ++unreported;
+      ptx::wait_copies<kLag>();
+      while (unreported > kLag) report();
     }
   }
   ptx::wait_copies<0>();
-  ptx::fence_async_proxy();
-  for (; unreported > 0; --unreported) {
-    ptx::arrive(shared.full + reported.stage * 8);
-    reported.next();
-  }
+  while (unreported > 0) report();
 }
 
 // A thread's results: for each group of eight columns two of row lane / 4 and two of row lane / 4 + 8.
@@ -191,11 +197,17 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared, int64
   const bool reports = lane == 0;
   Turn turn;
   float d[kTileN / 2] = {};
+  Tile next{};
+  if (blockIdx.x < tiles) next = locate(p, shared, blockIdx.x);
   for (int64_t index = blockIdx.x; index < tiles; index += gridDim.x) {
-    const Tile tile = locate(p, shared.tile_starts, index);
+    const Tile tile = next;
+    const auto find_next = [&] {
+      if (index + gridDim.x < tiles) next = locate(p, shared, index + gridDim.x);
+    };
     const int32_t rows_left = tile.rows_left - group * kGroupRows;
     if (rows_left <= 0) {
       // Nothing to multiply, but the buffers go round.
+      find_next();
       for (int32_t k = 0; k < p.k_tiles; ++k, turn.next()) {
         ptx::wait_barrier(shared.full + turn.stage * 8, turn.parity);
         if (reports) ptx::arrive(shared.empty + turn.stage * 8);
@@ -213,6 +225,7 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared, int64
       for (int32_t step = 0; step < kTileK / 16; ++step)
         ptx::multiply_64x256x16(d, a + 2 * step, b + 2 * step, k > 0 || step > 0);
       ptx::commit_products();
+      if (k == 0) find_next();  // while the products run
       // The products of the buffer before have ended once only this one's are under way.
       ptx::wait_products<1>();
       if (k > 0 && reports) ptx::arrive(shared.empty + previous * 8);
@@ -239,9 +252,11 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared, int64
 template <bool kGateUp>
 __global__ void __launch_bounds__(kThreads, 1) grouped_gemm_kernel(const __grid_constant__ GroupedGemmParams p) {
   extern __shared__ unsigned char memory[];
-  const Shared shared(memory);
-  for (int32_t e = static_cast<int32_t>(threadIdx.x); e <= p.expert_count; e += kThreads)
+  const Shared shared(memory, p.expert_count);
+  for (int32_t e = static_cast<int32_t>(threadIdx.x); e <= p.expert_count; e += kThreads) {
     shared.tile_starts[e] = p.tile_starts[e];
+    shared.offsets[e] = p.offsets[e];
+  }
   if (threadIdx.x == 0) {
     for (int32_t stage = 0; stage < kStages; ++stage) {
       ptx::init_barrier(shared.full + stage * 8, kGroupThreads + 1);

@@ -39,7 +39,7 @@ class Linear final {
     int64_t n = 0;
     int64_t k = 0;
     bool out_is_f32 = true;
-    auto operator<=>(const Shape&) const = default;
+    auto operator<=>(const Shape&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0 in it
   };
   /// How a shape is computed; by the plain kernel if cuBLASLt has no algorithm for it.
   struct Choice {

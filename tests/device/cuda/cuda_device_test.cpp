@@ -47,7 +47,7 @@ TEST_F(CudaDeviceTest, BuffersAreAlignedAndMemoryIsCounted) {
   const Buffer large = device().allocate(size_t{256} << 20);
   EXPECT_LE(device().memory_info().free_bytes, free_before - (size_t{256} << 20));
   for (const MemoryKind kind : {MemoryKind::kDevice, MemoryKind::kPinnedHost})
-    for (const size_t size : {size_t{1}, size_t{257}, size_t{100'000}, size_t{65} << 20}) {
+    for (const size_t size : {size_t{1}, size_t{257}, size_t{100'000}, size_t{300} << 20}) {
       const Buffer buffer = device().allocate(size, kind);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0U);
       EXPECT_EQ(buffer.size_bytes(), size);
@@ -65,7 +65,7 @@ TEST_F(CudaDeviceTest, RefusesMoreMemoryThanThereIs) {
 
 TEST_F(CudaDeviceTest, CopiesThereAndBack) {
   const auto stream = device().create_stream("test");
-  for (const size_t size : {size_t{1}, size_t{4096}, size_t{70} << 20}) {
+  for (const size_t size : {size_t{1}, size_t{4096}, size_t{300} << 20}) {
     const std::vector<std::byte> bytes = pattern(size);
     const Buffer pinned = device().allocate(size, MemoryKind::kPinnedHost);
     std::memcpy(pinned.data(), bytes.data(), size);

@@ -124,7 +124,7 @@ TEST_F(CudaHead, ARowHasTheSameBitsWhateverIsBesideIt) {
   c.offsets = {0};
   for (int64_t r = 0; r < 64; ++r) {
     for (int64_t j = 0; j < 3; ++j)
-      c.candidates[static_cast<size_t>(r * 3 + j)] = static_cast<int32_t>(r * 701 + j * 16'000);
+      c.candidates[static_cast<size_t>(r * 3 + j)] = static_cast<int32_t>(r * 300 + j * 15'000);
     c.offsets.push_back((r + 1) * 3);
   }
   const HeadResult all = run_gpu(gpu(), c);

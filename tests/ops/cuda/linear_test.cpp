@@ -51,7 +51,7 @@ TEST_F(CudaLinear, MatchesTheReference) {
             run(x, packed, type).floats(),
             expect_near(
                 wanted, [&](int64_t i) { return chain * magnitude.d(i) + rounding * std::abs(wanted.d(i)) + kTiny; },
-                type == DType::kBf16 ? kRoundBf16 / 2 : 1e-5)))
+                type == DType::kBf16 ? kRoundBf16 / 2 : static_cast<double>(k) * kRoundF32 + 1e-6)))
             << n << 'x' << k << ", " << tokens << " tokens";
       }
     }

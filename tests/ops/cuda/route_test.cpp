@@ -6,7 +6,7 @@ namespace {
 
 class CudaRoute : public GpuTest {
  protected:
-  // exp() is good to a few units, and a sum of E of them to E.
+  // exp() is good to a few units, and a sum of E of them to E; the difference of two logits 100 apart to 100 roundoffs.
   void expect_matches(const HostTensor& logits, int64_t chosen, bool normalize) {
     const int64_t tokens = logits.shape()[0];
     HostTensor ids(DType::kI32, {tokens, chosen});
@@ -23,7 +23,7 @@ class CudaRoute : public GpuTest {
         gpu().stream(),
         {.logits = gpu_logits.view(), .normalize = normalize, .ids = gpu_ids.view(), .weights = gpu_weights.view()});
     EXPECT_TRUE(same_bytes(gpu().download(gpu_ids).bytes(), ids.bytes()));
-    const double relative = static_cast<double>(logits.shape()[1] + 64) * kRoundF32;
+    const double relative = static_cast<double>(logits.shape()[1] + 256) * kRoundF32;
     EXPECT_TRUE(
         matches(gpu().download(gpu_weights).floats(),
                 expect_near(

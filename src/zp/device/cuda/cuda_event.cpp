@@ -72,7 +72,10 @@ CudaEventState::~CudaEventState() {
 EventStatus CudaEventState::status() const {
   if (failure_) return EventStatus::kFailed;
   const cudaError_t status = cudaEventQuery(event_.get());
-  if (status == cudaErrorNotReady) return EventStatus::kPending;
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // it counts as this thread's last error, and is none
+    return EventStatus::kPending;
+  }
   return status == cudaSuccess ? EventStatus::kDone : EventStatus::kFailed;
 }
 

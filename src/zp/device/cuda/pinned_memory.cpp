@@ -17,7 +17,7 @@
 namespace zp::cuda {
 namespace {
 
-constexpr size_t kLargeBytes = size_t{64} << 20;
+constexpr size_t kLargeBytes = size_t{256} << 20;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 constexpr int32_t kThreadsMax = 16;
 

@@ -1,0 +1,55 @@
+// Launchers of attention, and the metadata they read. Which of them runs is one choice (attention.cpp).
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "zp/ops/cuda/kernels.h"
+
+namespace zp::cuda {
+
+/// Keys and values of 16 tokens: [16, G, D] each.
+struct KvBlock {
+  const std::byte* k;
+  const std::byte* v;
+};
+inline constexpr int32_t kKvBlockTokens = 16;
+
+struct AttentionSpan {
+  int64_t row;      // of its first fresh token
+  int64_t block;    // of its first token, in the table of blocks
+  int32_t tokens;   // fresh ones
+  int32_t context;  // cached ones, a multiple of 16
+};
+
+/// Some rows of a sequence's queries. All query heads of a kv head are rows of one matrix, row t * group + h being head
+/// h of fresh token t, so that keys and values are read once for all of them.
+struct AttentionTile {
+  int32_t span;
+  int32_t first_row;
+};
+
+struct AttentionParams {
+  const Bits16* q;             // [T, Q, D]
+  Bits16* out;                 // [T, Q, D]; may be q
+  const KvBlock* blocks;       // all spans' blocks, fresh tokens included
+  const AttentionSpan* spans;  // [S]
+  const AttentionTile* tiles;  // [tiles]
+  int64_t tile_count;
+  int32_t q_heads;
+  int32_t kv_heads;
+  int32_t head_dim;
+  float scale;
+};
+
+/// Tiles of 64 rows by 64 keys with mma.sync; head dimensions that are multiples of 16, at most 256.
+inline constexpr int32_t kSimpleTileRows = 64;
+inline constexpr int32_t kHeadDimMax = 256;
+void launch_attention_simple(const AttentionParams& params, cudaStream_t stream);
+
+/// Tiles of 128 rows by 128 keys with wgmma; head dimensions 64 and 128.
+inline constexpr int32_t kTensorTileRows = 128;
+void launch_attention_tensor(const AttentionParams& params, cudaStream_t stream);
+
+}  // namespace zp::cuda

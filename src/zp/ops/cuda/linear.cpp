@@ -1,0 +1,131 @@
+// cuBLASLt works column by column: a row-major [tokens, n] is its n by tokens, so weights come first, transposed.
+#include "zp/ops/cuda/linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "zp/base/error.h"
+
+namespace zp::cuda {
+namespace {
+
+// The number of tokens that an algorithm is chosen for; any other must do with the same one.
+constexpr int64_t kReferenceTokens = 4096;
+constexpr std::array<int64_t, 6> kOtherTokens = {1, 7, 64, 129, 2048, 65536};
+constexpr int kCandidates = 16;
+
+void check_blas(cublasStatus_t status, const char* call, int32_t device) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(ErrorCode::kDevice, "{} failed on cuda:{}: {}", call, device, cublasLtGetStatusString(status));
+}
+
+// The three matrices of a product.
+struct Layouts {
+  cublasLtMatrixLayoutOpaque_t weight{};
+  cublasLtMatrixLayoutOpaque_t x{};
+  cublasLtMatrixLayoutOpaque_t out{};
+
+  Layouts(int64_t tokens, int64_t n, int64_t k, bool out_is_f32, int32_t device) {
+    const auto rows = static_cast<uint64_t>(n);
+    const auto columns = static_cast<uint64_t>(tokens);
+    const auto inner = static_cast<uint64_t>(k);
+    check_blas(cublasLtMatrixLayoutInit(&weight, CUDA_R_16BF, inner, rows, k), "cublasLtMatrixLayoutInit", device);
+    check_blas(cublasLtMatrixLayoutInit(&x, CUDA_R_16BF, inner, columns, k), "cublasLtMatrixLayoutInit", device);
+    check_blas(cublasLtMatrixLayoutInit(&out, out_is_f32 ? CUDA_R_32F : CUDA_R_16BF, rows, columns, n),
+               "cublasLtMatrixLayoutInit", device);
+  }
+};
+
+template <typename T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value,
+         int32_t device) {
+  check_blas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+             "cublasLtMatmulPreferenceSetAttribute", device);
+}
+
+}  // namespace
+
+Linear::Linear(CudaDevice& device) : device_(device.index()), workspace_(device.allocate(kWorkspaceBytes)) {
+  device.bind();
+  check_blas(cublasLtCreate(&handle_), "cublasLtCreate", device_);
+  check_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate",
+             device_);
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  check_blas(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
+             "cublasLtMatmulDescSetAttribute", device_);
+}
+
+Linear::~Linear() {
+  if (operation_ != nullptr) (void)cublasLtMatmulDescDestroy(operation_);
+  if (handle_ != nullptr) (void)cublasLtDestroy(handle_);
+}
+
+void Linear::run(const CudaStream& stream, const Args& args) {
+  const Choice& choice = find({args.n, args.k, args.out_is_f32});
+  if (!choice.has_algorithm) {
+    launch_simple_linear({.x = args.x,
+                          .weight = args.weight,
+                          .out = args.out,
+                          .out_is_f32 = args.out_is_f32,
+                          .tokens = args.tokens,
+                          .n = args.n,
+                          .k = args.k},
+                         stream.get());
+    return;
+  }
+  const Layouts layouts(args.tokens, args.n, args.k, args.out_is_f32, device_);
+  const float one = 1;
+  const float zero = 0;
+  // The opaque structures are what the layout handles point to.
+  auto* weight = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.weight);
+  auto* x = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.x);
+  auto* out = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.out);
+  check_blas(cublasLtMatmul(handle_, operation_, &one, args.weight, weight, args.x, x, &zero, args.out, out, args.out,
+                            out, &choice.algorithm, workspace_.data(), kWorkspaceBytes, stream.get()),
+             "cublasLtMatmul", device_);
+}
+
+const Linear::Choice& Linear::find(const Shape& shape) {
+  const auto found = choices_.find(shape);
+  if (found != choices_.end()) return found->second;
+  return choices_.emplace(shape, choose(shape)).first->second;
+}
+
+Linear::Choice Linear::choose(const Shape& shape) const {
+  // Rows that do not begin at multiples of 16 bytes are not for the tensor cores.
+  if (shape.k % 8 != 0) return {};
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  check_blas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit", device_);
+  set(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes, device_);
+  set(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE}, device_);
+  constexpr uint32_t kAlignment = 16;  // of any row
+  for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    set(&preference, attribute, shape.n % 8 == 0 ? kAlignment : uint32_t{2}, device_);
+
+  Layouts layouts(kReferenceTokens, shape.n, shape.k, shape.out_is_f32, device_);
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, operation_, &layouts.weight, &layouts.x, &layouts.out, &layouts.out,
+                                     &preference, kCandidates, results.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  check_blas(status, "cublasLtMatmulAlgoGetHeuristic", device_);
+  for (const auto& result : std::span(results).first(static_cast<size_t>(count))) {
+    if (result.state != CUBLAS_STATUS_SUCCESS) continue;
+    const bool serves_all = std::ranges::all_of(kOtherTokens, [&](int64_t tokens) {
+      Layouts other(tokens, shape.n, shape.k, shape.out_is_f32, device_);
+      cublasLtMatmulHeuristicResult_t checked{};
+      return cublasLtMatmulAlgoCheck(handle_, operation_, &other.weight, &other.x, &other.out, &other.out, &result.algo,
+                                     &checked) == CUBLAS_STATUS_SUCCESS &&
+             checked.workspaceSize <= kWorkspaceBytes;
+    });
+    if (serves_all) return {.has_algorithm = true, .algorithm = result.algo};
+  }
+  return {};
+}
+
+}  // namespace zp::cuda

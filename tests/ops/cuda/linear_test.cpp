@@ -1,0 +1,83 @@
+// Dense products against the reference, and the same bits whatever the number of rows.
+#include "tests/ops/cuda/gpu.h"
+
+namespace zp::test {
+namespace {
+
+class CudaLinear : public GpuTest {
+ protected:
+  HostTensor run(const HostTensor& x, const PackedMatrix& weight, DType out_type) {
+    const GpuTensor gpu_x = gpu().upload(x);
+    GpuTensor out = gpu().poisoned(out_type, {x.shape()[0], weight.n});
+    gpu().ops().linear(gpu().stream(), {.x = gpu_x.view(), .weight = &weight, .out = out.view()});
+    return gpu().download(out);
+  }
+};
+
+HostTensor run_reference(const HostTensor& x, const HostTensor& weight, DType out_type) {
+  Harness reference(bf16_reference());
+  const PackedMatrix packed = reference.pack(weight);
+  HostTensor out(out_type, {x.shape()[0], packed.n});
+  reference.ops().linear(reference.stream(), {.x = x.view(), .weight = &packed, .out = out.view()});
+  reference.finish();
+  return out;
+}
+
+// A sum of k products in f32 in any order is off by at most k * u * sum|a||b|; tensor cores cut off a few bits more,
+// hence the 4. Rounding to bf16 may go to the other neighbour.
+TEST_F(CudaLinear, MatchesTheReference) {
+  uint64_t seed = 10;
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 8},
+                             {8, 8},
+                             {3, 17},
+                             {64, 64},
+                             {300, 100},
+                             {128, 512},
+                             {5, 4096},
+                             {1024, 192},
+                             {255, 136}}) {
+    for (const int64_t tokens : {0, 1, 7, 64, 129}) {
+      Random random(seed++);
+      SCOPED_TRACE(random.seed());
+      const HostTensor x = random.tensor(DType::kBf16, {tokens, k});
+      const HostTensor weight = random.tensor(DType::kBf16, {n, k});
+      const HostTensor magnitude = run_reference(absolute(x), absolute(weight), DType::kF32);
+      const PackedMatrix packed = gpu().pack(weight);
+      for (const DType type : {DType::kF32, DType::kBf16}) {
+        const HostTensor wanted = run_reference(x, weight, type);
+        const double chain = 4 * static_cast<double>(k) * kRoundF32;
+        const double rounding = type == DType::kBf16 ? 2 * kRoundBf16 : 0;
+        EXPECT_TRUE(matches(
+            run(x, packed, type).floats(),
+            expect_near(
+                wanted, [&](int64_t i) { return chain * magnitude.d(i) + rounding * std::abs(wanted.d(i)) + kTiny; },
+                type == DType::kBf16 ? kRoundBf16 / 2 : static_cast<double>(k) * kRoundF32 + 1e-6)))
+            << n << 'x' << k << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
+TEST_F(CudaLinear, ARowHasTheSameBitsWhateverIsBesideIt) {
+  Random random(30);
+  SCOPED_TRACE(random.seed());
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{128, 2048}, {1280, 2048}, {2048, 1024}, {192, 192}, {8, 192}, {4096, 320}}) {
+    const PackedMatrix weight = gpu().pack(random.tensor(DType::kBf16, {n, k}));
+    const HostTensor x = random.tensor(DType::kBf16, {2100, k});
+    for (const DType type : {DType::kF32, DType::kBf16}) {
+      const HostTensor all = run(x, weight, type);
+      for (const int64_t count : {1, 2, 3, 16, 63, 64, 65, 127, 128, 129, 255, 500, 1024, 2000}) {
+        for (const int64_t first : {int64_t{0}, 2100 - count}) {
+          std::vector<int64_t> rows;
+          for (int64_t r = 0; r < count; ++r) rows.push_back(first + r);
+          EXPECT_TRUE(same_bytes(run(x.pick(rows), weight, type).bytes(), all.row_bytes(first, count)))
+              << n << 'x' << k << ", rows from " << first << ", " << count;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zp::test

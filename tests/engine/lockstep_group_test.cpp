@@ -117,7 +117,9 @@ TEST_P(StrategyTest, LogitsAgreeWithOneRank) {
       const double difference = relative_difference(all[i], expected[i]);
       worst = std::max(worst, difference);
       EXPECT_LE(difference, tolerance);
-      if (keeps_bits(ranks)) EXPECT_TRUE(same_bits(all[i], expected[i]));
+      if (keeps_bits(ranks)) {
+        EXPECT_TRUE(same_bits(all[i], expected[i]));
+      }
     }
     // The same bits alone, and in another batch and order: a row depends on no other row.
     const Sequences alone = {sequences[2]};

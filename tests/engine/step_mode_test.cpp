@@ -163,8 +163,8 @@ TEST(StepModes, WhatSendingTakesIsPlannedAndLeftOutWhenItDoesNotFit) {
     return 0;
   };
   const EngineSetup setup = make_setup(config, files);
-  // 24 tokens * 3 experts: 72 rows of 40. Sender: rows out, results, ids and ones; server: ones, and two of rows in, ids
-  // and results; besides, the scratch memory of its operations.
+  // 24 tokens * 3 experts: 72 rows of 40. Sender: rows out, results, ids and ones; server: ones, and two of rows in,
+  // ids and results; besides, the scratch memory of its operations.
   const uint64_t buffers = 72 * (40 * 4 + 40 * 4 + 4 + 4) + 72 * 4 + 2 * 72 * (40 * 4 + 4 + 40 * 4);
   EXPECT_EQ(setup.step_modes.send_tokens, 24);
   EXPECT_GT(planned(setup), buffers);

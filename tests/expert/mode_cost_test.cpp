@@ -14,8 +14,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // H = 4, Q = 2, G = 1, D = 2, E = 4, k = 2, I = 3, V = 10. FLOPs of a token in a layer: projections
-// 2 * (4 * (2 + 2) * 2 + 2 * 2 * 4) = 96, router 2 * 4 * 4 = 32, experts 2 * 2 * 3 * 4 * 3 = 144; of a pair in attention
-// 4 * 2 * 2 = 16; of a row of the head 2 * 4 * 10 = 80.
+// 2 * (4 * (2 + 2) * 2 + 2 * 2 * 4) = 96, router 2 * 4 * 4 = 32, experts 2 * 2 * 3 * 4 * 3 = 144; of a pair in
+// attention 4 * 2 * 2 = 16; of a row of the head 2 * 4 * 10 = 80.
 ModelShape shape_of(int32_t layers) {
   ModelShape shape;
   shape.layers = layers;
@@ -121,8 +121,8 @@ TEST(ModeCost, SendingWaitsForRoutingRowsAndResults) {
   EXPECT_NEAR(seconds(cost, StepMode::kSendActivations), cost.compute_seconds(kLoad) + 2 * (layer - 1.44), 1e-9);
   // 0.5 B/s: 240 bytes take 480 s, and the two copies 0.2 s.
   const ModeCost slow = cost_of(shape, placement, calibration_of(0.5, 0.1, 0.25));
-  EXPECT_NEAR(seconds(slow, StepMode::kSendActivations), cost.compute_seconds(kLoad) + 2 * (0.25 + 160 + 0.1 + 0.72 + 320 + 0.1 - 1.44),
-              1e-6);
+  EXPECT_NEAR(seconds(slow, StepMode::kSendActivations),
+              cost.compute_seconds(kLoad) + 2 * (0.25 + 160 + 0.1 + 0.72 + 320 + 0.1 - 1.44), 1e-6);
 }
 
 TEST(ModeCost, IsMonotonous) {
@@ -197,7 +197,8 @@ TEST(ModeChooser, LeavesAModeThatTakesLongerThanPredictedAndTriesItAgainLater) {
     longest_pause = std::max(longest_pause, pause);
     // Sending takes five times as long as predicted, the others as predicted.
     const double took = cost.seconds(mode, kLoad, {}) * (sends ? 5 : 1);
-    chooser.observe({.load = kLoad, .mode = mode, .seconds = took, .exposed_seconds = took - cost.compute_seconds(kLoad)});
+    chooser.observe(
+        {.load = kLoad, .mode = mode, .seconds = took, .exposed_seconds = took - cost.compute_seconds(kLoad)});
   }
   EXPECT_GE(sent, 2);
   EXPECT_LE(sent, 40);
@@ -209,8 +210,7 @@ TEST(ModeChooser, LearnsThatFewerExpertsAreRoutedTo) {
   const Placement placement = placement_of(shape, Placing::kGathered, 2);
   ModeChooser chooser(cost_of(shape, placement, calibration_of(100)));
   const double before = chooser.predicted_seconds(StepMode::kFetchRouted, kLoad);
-  for (int32_t i = 0; i < 50; ++i)
-    chooser.observe_routing({.load = kLoad, .routed_layers = 2, .routed_experts = 1});
+  for (int32_t i = 0; i < 50; ++i) chooser.observe_routing({.load = kLoad, .routed_layers = 2, .routed_experts = 1});
   EXPECT_LT(chooser.predicted_seconds(StepMode::kFetchRouted, kLoad), before / 2);
 }
 
@@ -222,7 +222,9 @@ TEST(ModeChooser, OneSlowStepChangesLittle) {
   const double usual = cost.seconds(StepMode::kGatherAll, kLoad, {});
   const double exposed = usual - cost.compute_seconds(kLoad);
   for (int32_t i = 0; i < 3; ++i)
-    chooser.observe({.load = kLoad, .seconds = i < 2 ? usual : 100 * usual, .exposed_seconds = i < 2 ? exposed : 100 * usual - cost.compute_seconds(kLoad)});
+    chooser.observe({.load = kLoad,
+                     .seconds = i < 2 ? usual : 100 * usual,
+                     .exposed_seconds = i < 2 ? exposed : 100 * usual - cost.compute_seconds(kLoad)});
   EXPECT_LE(chooser.predicted_seconds(StepMode::kGatherAll, kLoad), 1.25 * usual);
   EXPECT_GE(chooser.predicted_seconds(StepMode::kGatherAll, kLoad), 1.1 * usual);
 }

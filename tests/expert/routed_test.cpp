@@ -84,8 +84,7 @@ class RoutedRank final {
   std::mt19937 random_;
 };
 
-class RoutedExpertsTest
-    : public ::testing::TestWithParam<std::tuple<Placing, int32_t /*ranks*/, int32_t /*slots*/>> {};
+class RoutedExpertsTest : public ::testing::TestWithParam<std::tuple<Placing, int32_t /*ranks*/, int32_t /*slots*/>> {};
 
 TEST_P(RoutedExpertsTest, AnyOrderOfModesReadsWhatItShould) {
   const auto& [placing, ranks, slots] = GetParam();
@@ -160,7 +159,8 @@ TEST(RoutedExperts, ALinksTimingIsMeasuredWithoutChangingWhatIsHere) {
       {.ranks = 2, .layers = kLayers, .peer_link = {.bytes_per_second = 100'000, .latency_ns = 1'000'000}});
   RoutedRank rank(cluster, 0, 2, 1);
   const StreamedExperts::LinkTiming timing = rank.source().time_link();
-  // Seven eighths of 256 bytes, on the mean, take longer than 2 ms; and no machine is so late that they take 10 times that.
+  // Seven eighths of 256 bytes, on the mean, take longer than 2 ms; and no machine is so late that they take 10 times
+  // that.
   EXPECT_GE(timing.bytes_per_second, 10'000);
   EXPECT_LE(timing.bytes_per_second, 200'000);
   EXPECT_LE(timing.copy_seconds, 0.01);

@@ -110,7 +110,8 @@ class SendingRanks final {
     const MoeRows moe = moe_rows(rows, out);
     std::vector<const std::byte*> blobs;
     for (int32_t e = 0; e < kExperts; ++e) blobs.push_back(all_->address({layer, e}));
-    ops_[0]->moe(*stream_, {.x = moe.x, .ids = moe.ids, .weights = moe.weights, .experts = blobs, .size = kSize, .out = moe.out});
+    ops_[0]->moe(*stream_,
+                 {.x = moe.x, .ids = moe.ids, .weights = moe.weights, .experts = blobs, .size = kSize, .out = moe.out});
     stream_->synchronize();
     return out;
   }
@@ -127,17 +128,19 @@ class SendingRanks final {
             .out = view_of(out.data(), {n, kSize.hidden})};
   }
   static ExpertPacking packing(const Ops& ops) {
-    return {.blob_bytes = ops.expert_blob_bytes(kSize), .read = [&ops](ExpertId id, std::span<std::byte> blob) {
-              std::mt19937 random(static_cast<uint32_t>(id.layer * 100 + id.expert));
-              std::normal_distribution<float> normal(0, 0.2F);
-              std::vector<float> weights(static_cast<size_t>(3 * kSize.hidden * kSize.intermediate));
-              for (float& weight : weights) weight = normal(random);
-              const float* data = weights.data();
-              const int64_t part = kSize.hidden * kSize.intermediate;
-              ops.pack_expert(view_of(data, {kSize.intermediate, kSize.hidden}),
-                              view_of(data + part, {kSize.intermediate, kSize.hidden}),
-                              view_of(data + 2 * part, {kSize.hidden, kSize.intermediate}), blob);
-            },
+    return {.blob_bytes = ops.expert_blob_bytes(kSize),
+            .read =
+                [&ops](ExpertId id, std::span<std::byte> blob) {
+                  std::mt19937 random(static_cast<uint32_t>(id.layer * 100 + id.expert));
+                  std::normal_distribution<float> normal(0, 0.2F);
+                  std::vector<float> weights(static_cast<size_t>(3 * kSize.hidden * kSize.intermediate));
+                  for (float& weight : weights) weight = normal(random);
+                  const float* data = weights.data();
+                  const int64_t part = kSize.hidden * kSize.intermediate;
+                  ops.pack_expert(view_of(data, {kSize.intermediate, kSize.hidden}),
+                                  view_of(data + part, {kSize.intermediate, kSize.hidden}),
+                                  view_of(data + 2 * part, {kSize.hidden, kSize.intermediate}), blob);
+                },
             .threads = 1};
   }
 

@@ -92,8 +92,8 @@ Calibration fit_compute(const TimedSteps& steps) {
   if (fit.flops_per_second > 0 && fit.step_seconds >= 0) return fit;
   // The times do not tell the two apart: all is in proportion to the work.
   fit.step_seconds = 0;
-  fit.flops_per_second = steps.large_seconds > 0 ? steps.large_flops / steps.large_seconds
-                                                 : std::numeric_limits<double>::infinity();
+  fit.flops_per_second =
+      steps.large_seconds > 0 ? steps.large_flops / steps.large_seconds : std::numeric_limits<double>::infinity();
   return fit;
 }
 

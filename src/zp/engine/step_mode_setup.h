@@ -26,8 +26,8 @@ struct StepModeSetup {
 struct StepModeRoom {
   const Placement& placement;
   const Device& device;
-  const OpsSpec& ops;      ///< of the ranks
-  uint64_t left_bytes = 0; ///< of a rank's memory
+  const OpsSpec& ops;       ///< of the ranks
+  uint64_t left_bytes = 0;  ///< of a rank's memory
 };
 
 /// Activations are sent only if experts live on several ranks and nowhere else. Unless asked for, they are not if there

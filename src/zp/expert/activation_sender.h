@@ -26,9 +26,9 @@ struct ActivationSenderSpec {
   ExpertSize size;
 };
 
-/// A token is sent once for each of its remote experts. Rows for own experts are computed here meanwhile. Every expert's
-/// result is weighted and summed here, in the router's order, so that a token's result has the bits of Ops::moe(). The
-/// host waits once a layer for the routing. Owned by the rank's thread.
+/// A token is sent once for each of its remote experts. Rows for own experts are computed here meanwhile. Every
+/// expert's result is weighted and summed here, in the router's order, so that a token's result has the bits of
+/// Ops::moe(). The host waits once a layer for the routing. Owned by the rank's thread.
 class ActivationSender final {
  public:
   /// All outlive it; `servers` are those of all ranks; `spans` may be null.
@@ -71,10 +71,10 @@ class ActivationSender final {
   const ActivationSenderSpec spec_;
   std::vector<std::vector<const std::byte*>> experts_;  // [layers][E], null where another rank holds it
   // With n the step's tokens and k the experts of each.
-  Tensor sent_;       // [n * k, H] A: rows in order of their owners, this rank first
-  Tensor results_;    // [n * k, H] f32, in the same order
-  Tensor own_ids_;    // [n * k, 1] i32 experts of the rows that stay here
-  Tensor ones_;       // [n * k, 1] f32
+  Tensor sent_;     // [n * k, H] A: rows in order of their owners, this rank first
+  Tensor results_;  // [n * k, H] f32, in the same order
+  Tensor own_ids_;  // [n * k, 1] i32 experts of the rows that stay here
+  Tensor ones_;     // [n * k, 1] f32
   WaitLog waits_;
 
   // Of the latest layer. Its acts and jobs read them until the next layer's routing is there.

@@ -46,10 +46,10 @@ class JobTicket final {
 struct ExpertJob {
   int32_t layer = 0;
   int64_t rows = 0;
-  const std::byte* x = nullptr;         // [rows, H] A
-  const int32_t* experts = nullptr;     // [rows], in host memory: the expert of each row
-  std::byte* results = nullptr;         // [rows, H] f32: each expert's result, neither weighted nor summed
-  std::optional<Event> rows_ready;      // on the sender's stream: x is there
+  const std::byte* x = nullptr;      // [rows, H] A
+  const int32_t* experts = nullptr;  // [rows], in host memory: the expert of each row
+  std::byte* results = nullptr;      // [rows, H] f32: each expert's result, neither weighted nor summed
+  std::optional<Event> rows_ready;   // on the sender's stream: x is there
   std::shared_ptr<JobTicket> ticket;
 };
 
@@ -59,9 +59,9 @@ struct ExpertServerSpec {
   ExpertSize size;
 };
 
-/// Owns a thread that issues jobs in the order they come, streams of its own, and room for two jobs: one is pulled while
-/// the other computes. Serves whether or not its rank has a step. Results are f32, so that the sender's sum has the bits
-/// that Ops::moe() gives.
+/// Owns a thread that issues jobs in the order they come, streams of its own, and room for two jobs: one is pulled
+/// while the other computes. Serves whether or not its rank has a step. Results are f32, so that the sender's sum has
+/// the bits that Ops::moe() gives.
 class ExpertServer final {
  public:
   /// All outlive it; `ops` is used by nobody else; `spans` may be null. Begins at once.

@@ -11,7 +11,7 @@ constexpr double kWeight = 0.3;   // of the latest step in an average
 constexpr double kStepMax = 1.6;  // a step that differs by more counts as one that differs by this
 constexpr double kFactorMin = 0.25;
 constexpr double kFactorMax = 8;
-constexpr double kFading = 0.002; // of what was learnt of a mode, with each step of another
+constexpr double kFading = 0.002;  // of what was learnt of a mode, with each step of another
 constexpr double kWorthwhile = 0.98;
 
 void average(double& factor, double seen) {
@@ -23,7 +23,8 @@ void average(double& factor, double seen) {
 }  // namespace
 
 size_t ModeChooser::bucket_of(int64_t tokens) {
-  return std::min<size_t>(kBuckets - 1, static_cast<size_t>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(tokens, 0)))));
+  return std::min<size_t>(kBuckets - 1,
+                          static_cast<size_t>(std::bit_width(static_cast<uint64_t>(std::max<int64_t>(tokens, 0)))));
 }
 
 double ModeChooser::uncorrected_seconds(StepMode mode, const StepLoad& load) const {

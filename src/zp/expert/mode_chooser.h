@@ -13,8 +13,9 @@ namespace zp {
 /// Takes the mode whose predicted time is least. A prediction is corrected by how long steps of that mode, and of about
 /// as many tokens, took in comparison: by exponential averages in which no single step counts much. A mode that has not
 /// been tried counts as predicted; predictions leave out what makes modes slower, so one that looks best is tried, and
-/// found out. What was learnt of a mode fades while others run, so that it is tried again some time. Another mode than the
-/// last is taken only if it saves 2 %, since the first step after a change has an empty ring. Owned by the rank's thread.
+/// found out. What was learnt of a mode fades while others run, so that it is tried again some time. Another mode than
+/// the last is taken only if it saves 2 %, since the first step after a change has an empty ring. Owned by the rank's
+/// thread.
 class ModeChooser final {
  public:
   explicit ModeChooser(ModeCost cost) : cost_(std::move(cost)) {}

@@ -51,8 +51,8 @@ ModeCost::LayerSeconds ModeCost::layer_seconds(const Layer& layer, const StepLoa
 }
 
 double ModeCost::compute_seconds(const StepLoad& load) const {
-  double seconds = calibration_.step_seconds + static_cast<double>(load.head_rows) * head_flops_per_row_ /
-                                                   calibration_.flops_per_second;
+  double seconds = calibration_.step_seconds +
+                   static_cast<double>(load.head_rows) * head_flops_per_row_ / calibration_.flops_per_second;
   for (const Layer& layer : layers_) {
     const LayerSeconds part = layer_seconds(layer, load, 1);
     seconds += part.outside + part.experts;
@@ -126,8 +126,8 @@ double ModeCost::seconds(StepMode mode, const StepLoad& load, const Corrections&
   for (const Layer& layer : layers_) {
     if (!layer.streamed) continue;
     if (mode == StepMode::kFetchRouted) {
-      const double experts = std::min(layer.remote_experts,
-                                      corrections.routed * expected_experts(layer.remote_experts, load.tokens));
+      const double experts =
+          std::min(layer.remote_experts, corrections.routed * expected_experts(layer.remote_experts, load.tokens));
       seconds += calibration_.sync_seconds + fetch_seconds(experts);
     } else {
       const double computing = layer_seconds(layer, load, corrections.compute).experts;

@@ -40,8 +40,8 @@ bool StepExperts::is_available(StepMode mode, const StepLoad& load) const {
 StepMode StepExperts::wanted_mode(const StepLoad& load) const {
   if (parts_.fixed) return *parts_.fixed;
   if (!chooser_) return StepMode::kGatherAll;
-  return chooser_->choose(load, {true, is_available(StepMode::kFetchRouted, load),
-                                 is_available(StepMode::kSendActivations, load)});
+  return chooser_->choose(
+      load, {true, is_available(StepMode::kFetchRouted, load), is_available(StepMode::kSendActivations, load)});
 }
 
 StepMode StepExperts::begin_step(const StepLoad& load, StepMode wanted) {
@@ -90,12 +90,9 @@ void StepExperts::begin_layer(Stream& stream, int32_t layer, const MoeRows& firs
 void StepExperts::run(Stream& stream, int32_t layer, const MoeRows& rows) {
   if (sends(layer)) return parts_.sender->finish_layer(stream, layer, rows);
   if (mode_ == StepMode::kGatherAll) return gathered_.run(stream, layer, rows);
-  parts_.ops.moe(stream, {.x = rows.x,
-                          .ids = rows.ids,
-                          .weights = rows.weights,
-                          .experts = experts_,
-                          .size = size_,
-                          .out = rows.out});
+  parts_.ops.moe(
+      stream,
+      {.x = rows.x, .ids = rows.ids, .weights = rows.weights, .experts = experts_, .size = size_, .out = rows.out});
 }
 
 void StepExperts::end_layer(Stream& stream, int32_t layer) {

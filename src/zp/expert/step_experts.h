@@ -18,8 +18,8 @@
 namespace zp {
 
 /// Modes are chosen step by step, and rank by rank. A step whose wanted mode is not available gathers all: those that
-/// depend on routing need the whole step's at once, so they are for steps of one chunk; activations are sent in steps of
-/// at most so many tokens, and only while no owner has failed. Owned by the rank's thread.
+/// depend on routing need the whole step's at once, so they are for steps of one chunk; activations are sent in steps
+/// of at most so many tokens, and only while no owner has failed. Owned by the rank's thread.
 class StepExperts final : public MoeRunner {
  public:
   /// What is referred to outlives it.
@@ -76,7 +76,7 @@ class StepExperts final : public MoeRunner {
   const ExpertSize size_;
   SourceMoe gathered_;
   std::optional<ModeChooser> chooser_;
-  StepLoad load_;                       // of the step
+  StepLoad load_;  // of the step
   StepMode mode_ = StepMode::kGatherAll;
   std::span<const std::byte* const> experts_;  // of the layer, when it was fetched by routing
 };

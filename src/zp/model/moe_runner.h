@@ -50,12 +50,9 @@ class SourceMoe final : public MoeRunner {
     experts_ = source_.acquire(layer, stream);
   }
   void run(Stream& stream, int32_t /*layer*/, const MoeRows& rows) override {
-    ops_.moe(stream, {.x = rows.x,
-                      .ids = rows.ids,
-                      .weights = rows.weights,
-                      .experts = experts_,
-                      .size = size_,
-                      .out = rows.out});
+    ops_.moe(
+        stream,
+        {.x = rows.x, .ids = rows.ids, .weights = rows.weights, .experts = experts_, .size = size_, .out = rows.out});
   }
   void end_layer(Stream& stream, int32_t layer) override { source_.release(layer, stream); }
 

@@ -176,8 +176,8 @@ TEST(StepModes, WhatSendingTakesIsPlannedAndLeftOutWhenItDoesNotFit) {
   EXPECT_EQ(make_setup(config, files).step_modes.send_tokens, 0);
 }
 
-// Rank 1's link fails while it serves rank 0. Rank 0's step fails by that name; later steps of others gather instead.
-TEST(StepModes, AnOwnerThatFailsIsNamedAndOthersGoOnWithoutIt) {
+// Rank 1's link fails while it serves rank 0, which runs its step once more without it; later steps send nothing.
+TEST(StepModes, AnOwnerThatFailsIsDoneWithout) {
   EngineConfig config = config_of(kTiny, ComputeType::kF32);
   config.ranks = 3;
   config.experts.mode = ExpertMode::kGathered;
@@ -189,17 +189,45 @@ TEST(StepModes, AnOwnerThatFailsIsNamedAndOthersGoOnWithoutIt) {
   const auto small = [&] { return step_of(std::span(&all[0], 1), vocabulary); };
   const Bits expected = bits_of(ranks.run(0, small()));
   ranks.setup().ranks[1].device.peer_link->fail_after(0);
-  ranks.start(0, small());
-  const StepReport report = ranks.report(0);
-  ASSERT_TRUE(report.failure);
-  expect_error([&] { std::rethrow_exception(report.failure); }, ErrorCode::kDevice, {"the peer link of rank 1"});
-  for (int32_t i = 0; i < 2; ++i) {
-    ranks.start(2, small());
-    const StepReport other = ranks.report(2);
-    ASSERT_FALSE(other.failure);
-    EXPECT_EQ(other.mode, StepMode::kGatherAll);
-    EXPECT_EQ(bits_of(other.result), expected);
+  for (const int32_t rank : {0, 2, 0}) {
+    ranks.start(rank, small());
+    const StepReport report = ranks.report(rank);
+    ASSERT_FALSE(report.failure) << "rank " << rank;
+    EXPECT_EQ(report.mode, StepMode::kGatherAll);
+    EXPECT_EQ(bits_of(report.result), expected);
   }
+  // The broken link's own rank gets its first layers, which are there, and then fails by its own name.
+  bool failed = false;
+  for (int32_t i = 0; i < 3 && !failed; ++i) {
+    ranks.start(1, small());
+    const StepReport report = ranks.report(1);
+    failed = report.failure != nullptr;
+    if (failed)
+      expect_error([&] { std::rethrow_exception(report.failure); }, ErrorCode::kDevice, {"the peer link of rank 1"});
+  }
+  EXPECT_TRUE(failed);
+}
+
+// A rank whose own link fails while it sends fails itself, and takes no other along.
+TEST(StepModes, ASenderThatFailsFailsAlone) {
+  EngineConfig config = config_of(kTiny, ComputeType::kF32);
+  config.ranks = 2;
+  config.experts.mode = ExpertMode::kGathered;
+  config.experts.below_threshold = BelowThreshold::kSendActivations;
+  config.experts.peer_link.latency_us = 10;
+  RanksUnderTest ranks(config);
+  const int32_t vocabulary = ranks.shape().vocabulary;
+  const Sequences all = sequences(vocabulary);
+  const Bits expected = bits_of(ranks.run(1, step_of(std::span(&all[0], 1), vocabulary)));
+  ranks.setup().ranks[0].device.peer_link->fail_after(0);
+  bool failed = false;
+  for (int32_t i = 0; i < 4 && !failed; ++i) {
+    ranks.start(0, step_of(all, vocabulary));  // gathers, over its broken link
+    failed = ranks.report(0).failure != nullptr;
+  }
+  ASSERT_TRUE(failed);
+  for (int32_t i = 0; i < 2; ++i)
+    EXPECT_EQ(bits_of(ranks.run(1, step_of(std::span(&all[0], 1), vocabulary))), expected);
 }
 
 TEST(Calibration, FitsALineThroughTwoSteps) {

@@ -45,7 +45,9 @@ class SendingRanks final {
     server_spec.limits.experts_per_token = 1;
     std::vector<std::shared_ptr<const ExpertPeer>> shards;
     for (int32_t r = 0; r < ranks; ++r) {
-      links_.push_back(std::make_shared<Link>(LinkSpec{.name = "the peer link of rank " + std::to_string(r)}));
+      // Slow enough that whoever reads too early, or writes too early, is found out.
+      links_.push_back(std::make_shared<Link>(
+          LinkSpec{.name = "the peer link of rank " + std::to_string(r), .latency_ns = 200'000}));
       devices_.push_back(
           make_device({.kind = DeviceKind::kCpu, .index = r, .threads = 1 + r, .peer_link = links_.back()}));
       ops_.push_back(make_ops(*devices_.back(), spec));

@@ -66,13 +66,26 @@ void Rank::run() {
 StepReport Rank::run_step(const StepWork& work) {
   StepReport report;
   report.id = work.id;
-  (void)parts_.experts->begin_step(load_of(work.step));
-  const Event begin = stream_->record(EventTiming::kTimed);
+  const StepLoad load = load_of(work.step);
+  (void)parts_.experts->begin_step(load);
+  Event begin = stream_->record(EventTiming::kTimed);
   const int64_t begin_ns = parts_.clock.now_ns();
   try {
     report.result = forward_.run(*stream_, work.step);
   } catch (...) {
     report.failure = std::current_exception();
+  }
+  if (report.failure && parts_.experts->has_lost_an_owner()) {
+    // Not this rank's failure, although it has ended the stream, which waited for the owner.
+    stream_ = parts_.device.create_stream("compute");
+    begin = stream_->record(EventTiming::kTimed);
+    try {
+      (void)parts_.experts->begin_step(load, StepMode::kGatherAll);
+      report.result = forward_.run(*stream_, work.step);
+      report.failure = nullptr;
+    } catch (...) {
+      report.failure = std::current_exception();
+    }
   }
   report.seconds = static_cast<double>(parts_.clock.now_ns() - begin_ns) * 1e-9;
   StepExperts::StepOutcome outcome = parts_.experts->end_step(report.seconds, report.failure != nullptr);

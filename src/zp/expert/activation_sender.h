@@ -54,6 +54,9 @@ class ActivationSender final {
   void begin_layer(Stream& stream, int32_t layer, const MoeRows& rows);
   /// Computes what is left here, and makes `stream` wait for the rest. Blocks while owners have not taken their rows.
   void finish_layer(Stream& stream, int32_t layer, const MoeRows& rows);
+  /// After a step that failed: whether it may have been for an owner that did. Waits until nobody reads or writes its
+  /// buffers.
+  [[nodiscard]] bool has_lost_jobs() noexcept;
   /// As ExpertSource::take_waits(): two entries a layer, for its routing and for the results of others.
   [[nodiscard]] std::vector<LayerWait> take_waits() { return waits_.take(); }
 
@@ -65,7 +68,6 @@ class ActivationSender final {
   static void for_each_buffer(ActivationSender* sender, const ActivationSenderSpec& spec, DType activation,
                               Make&& make);
   void plan(int32_t layer);
-  void settle() noexcept;
 
   Parts parts_;
   const ActivationSenderSpec spec_;

@@ -53,6 +53,11 @@ class StepExperts final : public MoeRunner {
   StepMode begin_step(const StepLoad& load) { return begin_step(load, wanted_mode(load)); }
   /// The same in a given mode, if it is available.
   StepMode begin_step(const StepLoad& load, StepMode wanted);
+  /// After a step that failed: another rank may have failed that activations were sent to. Then this one may run the
+  /// step once more, on a new stream, gathering all.
+  [[nodiscard]] bool has_lost_an_owner() const {
+    return mode_ == StepMode::kSendActivations && parts_.server->is_alive() && parts_.sender->has_lost_jobs();
+  }
   struct StepOutcome {
     StepMode mode = StepMode::kGatherAll;
     std::vector<LayerWait> waits;

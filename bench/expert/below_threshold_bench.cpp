@@ -122,14 +122,17 @@ class Ranks final {
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+/// The mean of the middle half. Ranks that send activations fall in and out of step, which medians jump between.
+double midmean(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t cut = values.size() / 4;
+  double sum = 0;
+  for (size_t i = cut; i < values.size() - cut; ++i) sum += values[i];
+  return sum / static_cast<double>(values.size() - 2 * cut);
 }
 
 struct Figures {
-  double seconds = 0;  // of a step, the median over steps and ranks
+  double seconds = 0;  // of a step, the midmean over steps and ranks
   double seconds_min = 0;
   double seconds_max = 0;
   double exposed_seconds = 0;
@@ -149,10 +152,10 @@ Figures figures_of(const std::vector<StepReport>& reports) {
     ++modes[static_cast<size_t>(report.mode)];
   }
   const auto most = static_cast<size_t>(std::ranges::max_element(modes) - modes.begin());
-  return {.seconds = median(seconds),
+  return {.seconds = midmean(seconds),
           .seconds_min = std::ranges::min(seconds),
           .seconds_max = std::ranges::max(seconds),
-          .exposed_seconds = median(exposed),
+          .exposed_seconds = midmean(exposed),
           .ran_as = static_cast<StepMode>(most),
           .share = static_cast<double>(modes[most]) / static_cast<double>(reports.size())};
 }
@@ -210,18 +213,18 @@ double run_link(const EngineConfig& base, const ModelFiles& files, const Placed&
       options.quick ? std::vector<int64_t>{8, 128} : std::vector<int64_t>{8, 32, 128, 512, 2048};
   for (const int64_t tokens : sizes) {
     // Ways take turns, so that what else the machine does hits all alike; each turn begins with ranks in step. The
-    // automatic choice has time to learn before it is measured. As many steps as a few seconds hold, so that small
-    // ones, which suffer most from the machine, are many.
-    const double guess = kTokenLayerSeconds * static_cast<double>(std::max(tokens, threshold_tokens)) * 6;
-    const auto steps = static_cast<int32_t>(std::clamp((options.quick ? 0.3 : 1.0) / guess, 1.0, 8.0));
-    const int32_t rounds = options.quick ? 2 : 4;
+    // automatic choice has time to learn before it is measured. A turn is as many steps as a second holds: small ones,
+    // which suffer most from the machine, are many.
+    std::vector<int32_t> steps;
     std::vector<std::vector<StepReport>> reports(all.size());
+    for (auto& [way, ranks] : all) {
+      const double seconds = ranks->run(tokens, way.below == BelowThreshold::kAuto ? 6 : 1, 1).front().seconds;
+      steps.push_back(static_cast<int32_t>(std::clamp((options.quick ? 0.3 : 1.0) / seconds, 1.0, 12.0)));
+    }
+    const int32_t rounds = options.quick || steps.front() == 1 ? 2 : 4;
     for (int32_t round = 0; round < rounds; ++round)
-      for (size_t i = 0; i < all.size(); ++i) {
-        const bool learns = round == 0 && all[i].first.below == BelowThreshold::kAuto;
-        for (StepReport& report : all[i].second->run(tokens, learns ? 6 : 1, steps))
-          reports[i].push_back(std::move(report));
-      }
+      for (size_t i = 0; i < all.size(); ++i)
+        for (StepReport& report : all[i].second->run(tokens, 1, steps[i])) reports[i].push_back(std::move(report));
     double best = 1e300;
     for (size_t i = 0; i < all.size(); ++i) {
       const Way& way = all[i].first;

@@ -2,6 +2,7 @@
 // together and for the automatic choice, at several link speeds. On paced virtual ranks, all of which run steps of the
 // same size at once; figures are comparisons within one run.
 //   build/bench/below_threshold_bench [--out FILE.jsonl] [--quick] [--placing gathered2|gathered4|host1]
+//                                     [--threshold 64|256|1024]
 // A link's speed is given as its threshold: the tokens of a layer that take as long to compute as its gather takes.
 #include <fmt/format.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ constexpr std::array<Placed, 3> kPlaced = {{{"gathered2", ExpertMode::kGathered,
 struct Options {
   std::string out;
   std::string placing;
+  std::string threshold;
   bool quick = false;
 };
 
@@ -212,16 +214,17 @@ double run_link(const EngineConfig& base, const ModelFiles& files, const Placed&
   const std::vector<int64_t> sizes =
       options.quick ? std::vector<int64_t>{8, 128} : std::vector<int64_t>{8, 32, 128, 512, 2048};
   for (const int64_t tokens : sizes) {
-    // Ways take turns, so that what else the machine does hits all alike; each turn begins with ranks in step. The
-    // automatic choice has time to learn before it is measured. A turn is as many steps as a second holds: small ones,
-    // which suffer most from the machine, are many.
+    // Ways take turns, so that what else the machine does hits all alike; each turn begins with ranks in step. Before
+    // they are measured, the automatic choice has time to learn, and links to end what earlier steps left. A turn is as
+    // many steps as a second holds: small ones, which suffer most from the machine, are many.
     std::vector<int32_t> steps;
     std::vector<std::vector<StepReport>> reports(all.size());
     for (auto& [way, ranks] : all) {
       const double seconds = ranks->run(tokens, way.below == BelowThreshold::kAuto ? 6 : 1, 1).front().seconds;
+      (void)ranks->run(tokens, static_cast<int32_t>(std::clamp(0.5 / seconds, 0.0, 30.0)), 1);
       steps.push_back(static_cast<int32_t>(std::clamp((options.quick ? 0.3 : 1.0) / seconds, 1.0, 12.0)));
     }
-    const int32_t rounds = options.quick || steps.front() == 1 ? 2 : 4;
+    const int32_t rounds = options.quick || tokens >= 2048 ? 2 : 4;
     for (int32_t round = 0; round < rounds; ++round)
       for (size_t i = 0; i < all.size(); ++i)
         for (StepReport& report : all[i].second->run(tokens, 1, steps[i])) reports[i].push_back(std::move(report));
@@ -267,6 +270,8 @@ Options parse(int argc, char** argv) {
       options.out = argv[++i];
     } else if (argument == "--placing" && i + 1 < argc) {
       options.placing = argv[++i];
+    } else if (argument == "--threshold" && i + 1 < argc) {
+      options.threshold = argv[++i];
     } else {
       fail(ErrorCode::kInvalidArgument, "unknown argument '{}'", argument);
     }
@@ -291,7 +296,8 @@ int run(const Options& options) {
       if (!options.placing.empty() && options.placing != placed.name) continue;
       const EngineConfig config = config_of(folder, placed, files.shape());
       for (const int64_t threshold : {64, 256, 1024})
-        worst = std::max(worst, run_link(config, files, placed, threshold, options, out.is_open() ? &out : nullptr));
+        if (options.threshold.empty() || options.threshold == std::to_string(threshold))
+          worst = std::max(worst, run_link(config, files, placed, threshold, options, out.is_open() ? &out : nullptr));
     }
   }
   std::filesystem::remove_all(folder);

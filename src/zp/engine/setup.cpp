@@ -149,6 +149,7 @@ std::string model_revision(const EngineConfig& config) {
 }
 
 RankFailure rank_failure(const EngineSetup& setup) {
+  if (setup.group) return RankFailure::kEndsAll;
   const bool coupled = setup.placement.placing() == Placing::kHybrid;
   const bool cuda = setup.ranks.front().device.kind == DeviceKind::kCuda;
   return coupled || cuda ? RankFailure::kEndsAll : RankFailure::kOthersGoOn;

@@ -13,7 +13,7 @@ import math
 import pathlib
 
 COLOURS = {"gather-all": "#4c78a8", "fetch-routed": "#f58518", "send-activations": "#54a24b", "auto": "#222"}
-WIDTH, LEFT, TOP, GAP = 1100, 70, 60, 24
+WIDTH, LEFT, TOP, GAP = 1100, 70, 74, 24
 HEIGHT_RATE, HEIGHT_EXPOSED = 230, 130
 
 

@@ -162,7 +162,7 @@ TEST(RoutedExperts, ALinksTimingIsMeasuredWithoutChangingWhatIsHere) {
   // Seven eighths of 256 bytes, on the mean, take longer than 2 ms; and no machine is so late that they take 10 times
   // that.
   EXPECT_GE(timing.bytes_per_second, 10'000);
-  EXPECT_LE(timing.bytes_per_second, 200'000);
+  EXPECT_LE(timing.bytes_per_second, 1'000'000);
   EXPECT_LE(timing.copy_seconds, 0.01);
   rank.run_step(Fetch::kAhead);
   EXPECT_EQ(rank.wrong_experts(), 0);

@@ -91,6 +91,7 @@ function(zp_bench name)
   zp_refuse_unknown(${ARG_UNPARSED_ARGUMENTS})
   add_executable(zp_${name}_bench ${ARG_SOURCES})
   zp_link(zp_${name}_bench DEPS ${ARG_DEPS} LIBS ${ARG_LIBS} benchmark::benchmark_main)
+  target_include_directories(zp_${name}_bench PRIVATE ${PROJECT_SOURCE_DIR})
   set_target_properties(zp_${name}_bench PROPERTIES
     OUTPUT_NAME ${name}_bench RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
 endfunction()

@@ -22,6 +22,7 @@ COLOURS = {
     "gather": "#f58518",
     "host": "#b279a2",
     "late": "#d67195",
+    "serve": "#72b7b2",
 }
 
 

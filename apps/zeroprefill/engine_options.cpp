@@ -64,6 +64,14 @@ ExpertMode parse_mode(const std::string& text) {
   return kModes.at(text);
 }
 
+BelowThreshold parse_below_threshold(const std::string& text) {
+  static const std::map<std::string, BelowThreshold> kModes = {{"auto", BelowThreshold::kAuto},
+                                                               {"gather-all", BelowThreshold::kGatherAll},
+                                                               {"fetch-routed", BelowThreshold::kFetchRouted},
+                                                               {"send-activations", BelowThreshold::kSendActivations}};
+  return kModes.at(text);
+}
+
 void add_expert_options(CLI::App& command, EngineOptions& options) {
   ExpertConfig& experts = options.config.experts;
   const char* group = "Experts";
@@ -76,6 +84,13 @@ void add_expert_options(CLI::App& command, EngineOptions& options) {
           "Where experts live: resident (all on every rank), gathered (each on one rank), host (in host memory), "
           "hybrid (on one rank as far as memory goes, else on the host), auto")
       ->check(CLI::IsMember({"auto", "resident", "gathered", "host", "hybrid"}))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--below-threshold", options.below_threshold,
+                  "How steps too small to hide transfers get experts: gather-all, fetch-routed (only those needed), "
+                  "send-activations (to the experts' ranks), auto (by measured costs)")
+      ->check(CLI::IsMember({"auto", "gather-all", "fetch-routed", "send-activations"}))
       ->capture_default_str()
       ->group(group);
   command.add_option("--slots", experts.slots, "Layers whose remote experts a rank has room for")
@@ -144,6 +159,7 @@ EngineConfig engine_config(const EngineOptions& options) {
   config.kv_cache_bytes = parse_bytes("--kv-cache", options.kv_cache);
   config.memory_limit_bytes = parse_bytes("--memory-limit", options.memory_limit);
   config.experts.mode = parse_mode(options.experts);
+  config.experts.below_threshold = parse_below_threshold(options.below_threshold);
   config.experts.slice_bytes = parse_bytes("--slice", options.slice).value_or(config.experts.slice_bytes);
   config.experts.rank_bytes = parse_bytes("--expert-memory", options.expert_memory);
   config.experts.host_bytes = parse_bytes("--host-memory", options.host_memory);

@@ -18,6 +18,7 @@ struct EngineOptions {
   std::string experts = "auto";
   std::string expert_memory;
   std::string host_memory;
+  std::string below_threshold = "auto";
   std::string slice = "1MiB";
   std::string link_bandwidth;
   std::string host_bandwidth;

@@ -45,6 +45,10 @@ nlohmann::ordered_json plan_json(const MemoryPlan& plan) {
 
 nlohmann::ordered_json rank_json(const RankStats& rank) {
   return {{"steps", rank.steps},
+          {"steps_by_mode",
+           {{"gather_all", rank.steps_by_mode.gather_all},
+            {"fetch_routed", rank.steps_by_mode.fetch_routed},
+            {"send_activations", rank.steps_by_mode.send_activations}}},
           {"computed_tokens", rank.computed_tokens},
           {"compute_seconds", rank.compute_seconds},
           {"exposed_seconds", rank.exposed_seconds},
@@ -66,6 +70,13 @@ void print_ranks(const EngineStats& stats) {
   note("{} experts on {} ranks; compute stood still for experts {:.1f} % of its time ({:.3f} s)", stats.experts,
        stats.ranks.size(), 100 * stats.exposed_fraction(), stats.exposed_seconds);
   if (stats.peer_wait_seconds > 0) note(", {:.3f} s of it for other ranks", stats.peer_wait_seconds);
+  StepModeCounts modes;
+  for (const RankStats& rank : stats.ranks) {
+    modes.fetch_routed += rank.steps_by_mode.fetch_routed;
+    modes.send_activations += rank.steps_by_mode.send_activations;
+  }
+  if (modes.fetch_routed > 0) note("; {} steps fetched only experts that were needed", modes.fetch_routed);
+  if (modes.send_activations > 0) note("; {} steps sent activations", modes.send_activations);
   note("\n");
   for (size_t r = 0; r < stats.ranks.size(); ++r)
     if (!stats.ranks[r].failure.empty()) note("{}\n", stats.ranks[r].failure);

@@ -33,6 +33,15 @@ enum class ExpertMode : uint8_t {
   kHybrid,    ///< as many as rank_bytes allows on one rank each, the rest in host memory; ranks share the streaming
 };
 
+/// How a step gets its tokens and the experts of other ranks or of the host together. All give the same bits; they
+/// differ in steps too small to hide the transfer of every expert behind what is computed (docs/asyncep.md).
+enum class BelowThreshold : uint8_t {
+  kAuto,             ///< step by step, by measured costs
+  kGatherAll,        ///< every expert comes, ahead of its layer; the host never waits
+  kFetchRouted,      ///< the host waits for each layer's routing; then only the experts come that are needed
+  kSendActivations,  ///< likewise; then tokens go to the ranks that hold their experts ("gathered" experts only)
+};
+
 /// What a link between virtual ranks can do; zero means no limit of its own.
 struct LinkConfig {
   uint64_t bytes_per_second = 0;
@@ -44,10 +53,12 @@ struct ExpertConfig {
   int32_t slots = 2;                         ///< layers whose remote experts a rank has room for
   int32_t window = 4;                        ///< hybrid: layers that a rank may be ahead of another, in host experts
   uint64_t slice_bytes = uint64_t{1} << 20;  ///< the most that one copy moves
-  std::optional<uint64_t> rank_bytes;        ///< of a rank's memory for the experts it keeps; unset: what is left
-  std::optional<uint64_t> host_bytes;        ///< of host memory for experts; unset: what is available
-  LinkConfig peer_link;                      ///< of each rank, from the others; CPU only
-  LinkConfig host_link;                      ///< of each rank, from host memory; CPU only
+  /// A mode that depends on routing is for steps of at most chunk_tokens; larger ones gather all.
+  BelowThreshold below_threshold = BelowThreshold::kAuto;
+  std::optional<uint64_t> rank_bytes;  ///< of a rank's memory for the experts it keeps; unset: what is left
+  std::optional<uint64_t> host_bytes;  ///< of host memory for experts; unset: what is available
+  LinkConfig peer_link;                ///< of each rank, from the others; CPU only
+  LinkConfig host_link;                ///< of each rank, from host memory; CPU only
 };
 
 /// One line of a memory plan.
@@ -153,9 +164,17 @@ struct GroupStats {
   std::vector<Device> devices;  ///< [ranks]
 };
 
+/// Steps by how they got tokens and experts together.
+struct StepModeCounts {
+  int64_t gather_all = 0;
+  int64_t fetch_routed = 0;
+  int64_t send_activations = 0;
+};
+
 /// What one rank did.
 struct RankStats {
   int64_t steps = 0;
+  StepModeCounts steps_by_mode;
   int64_t computed_tokens = 0;
   double compute_seconds = 0;                    ///< sum of its steps' durations
   double exposed_seconds = 0;                    ///< of these, its compute stood still for experts

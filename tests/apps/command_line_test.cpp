@@ -254,6 +254,8 @@ TEST(CommandLine, AnswersAreTheSameWhereverExpertsLive) {
   for (const std::string& options :
        {std::string("--ranks 3 --experts gathered --slots 3 --link-bandwidth 2GB/s --slice 16KiB"),
         std::string("--experts host --host-bandwidth 2GB/s --host-latency-us 50"),
+        std::string("--ranks 2 --experts gathered --below-threshold send-activations"),
+        std::string("--experts host --below-threshold fetch-routed"),
         std::string("--ranks 2 --experts hybrid --expert-memory 3MiB --window 3"), std::string("--ranks 2")}) {
     const Finished finished = run(task + options + " --summary " + summary + " --trace " + trace);
     ASSERT_EQ(finished.exit_code, 0) << options << ": " << finished.err;
@@ -262,8 +264,13 @@ TEST(CommandLine, AnswersAreTheSameWhereverExpertsLive) {
     EXPECT_GE(report.at("exposed_fraction").get<double>(), 0.0);
     EXPECT_LE(report.at("exposed_fraction").get<double>(), 1.0);
     int64_t steps = 0;
-    for (const json& rank : report.at("ranks")) steps += rank.at("steps").get<int64_t>();
+    int64_t steps_by_mode = 0;
+    for (const json& rank : report.at("ranks")) {
+      steps += rank.at("steps").get<int64_t>();
+      for (const auto& [mode, count] : rank.at("steps_by_mode").items()) steps_by_mode += count.get<int64_t>();
+    }
     EXPECT_EQ(steps, report.at("steps").get<int64_t>());
+    EXPECT_EQ(steps_by_mode, steps);
     EXPECT_FALSE(json::parse(read_file(trace)).at("traceEvents").empty());
   }
 }
@@ -277,6 +284,9 @@ TEST(CommandLine, NamesWhatIsWrongAboutRanksAndLinks) {
   EXPECT_THAT(run(task + "--pace fast").err, HasSubstr("--pace is 'fast'"));
   EXPECT_THAT(run(task + "--experts hybrid --expert-memory 1KiB").err, HasSubstr("the first layer of experts"));
   EXPECT_EQ(run(task + "--experts everywhere").exit_code, 2);
+  EXPECT_EQ(run(task + "--below-threshold never").exit_code, 2);
+  EXPECT_THAT(run(task + "--experts host --below-threshold send-activations").err,
+              HasSubstr("below_threshold is send-activations"));
 }
 
 TEST(CommandLine, AnEmptyInputGivesAnEmptyOutput) {

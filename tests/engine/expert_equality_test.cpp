@@ -39,6 +39,7 @@ EngineConfig config_of(const char* model) {
   config.chunk_tokens = 24;
   config.max_context_tokens = 64;
   config.kv_cache_bytes = 0;
+  config.experts.below_threshold = BelowThreshold::kGatherAll;  // step_mode_test has the others
   return config;
 }
 

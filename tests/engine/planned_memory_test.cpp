@@ -60,9 +60,9 @@ void add_rank(const EngineSetup& setup, const ModelFiles& files, RankGroup& grou
   add("experts", experts);
   add("window for experts", allocated(*loaded.device) - scratch - replicated - experts);
 
-  const std::unique_ptr<ExpertSource> source = [&] {
+  const std::unique_ptr<StepExperts> source = [&] {
     const size_t before = allocated(*loaded.device);
-    std::unique_ptr<ExpertSource> made = group.make_experts(rank);
+    std::unique_ptr<StepExperts> made = group.make_experts(rank);
     add("slots for experts", allocated(*loaded.device) - before);
     return made;
   }();
@@ -98,6 +98,7 @@ TEST_P(PlannedMemory, IsWhatIsAllocated) {
   config.kv_cache_bytes = uint64_t{3} << 20;
   config.experts.mode = c.mode;
   config.experts.slots = 3;
+  config.experts.below_threshold = BelowThreshold::kGatherAll;  // for what sending takes, see below
   const ModelFiles files(config.model);
   if (c.kept_experts > 0)
     config.experts.rank_bytes = static_cast<uint64_t>(c.kept_experts) * make_setup(config, files).blob_bytes;
@@ -123,6 +124,33 @@ TEST_P(PlannedMemory, IsWhatIsAllocated) {
   for (const auto& [consumer, bytes] : planned) EXPECT_TRUE(found.contains(consumer)) << consumer << " is not measured";
   BytesOf host = as_map(setup.memory.host);
   EXPECT_EQ(on_host, host["experts in host memory"]);
+}
+
+// Servers and senders, together with all that a rank has before its first step.
+TEST(PlannedMemoryOfSending, IsWhatIsAllocated) {
+  EngineConfig config;
+  config.model = std::filesystem::path(ZP_SOURCE_DIR) / "models/demo-moe";
+  config.ranks = 3;
+  config.threads = 3;
+  config.kv_cache_bytes = 0;
+  config.experts.mode = ExpertMode::kGathered;
+  config.experts.below_threshold = BelowThreshold::kSendActivations;
+  const ModelFiles files(config.model);
+  const EngineSetup setup = make_setup(config, files);
+  BytesOf planned = as_map(setup.memory.rank);
+  ASSERT_GT(planned["activations sent to experts"], 0U);
+  planned.erase("activations");
+  uint64_t total = 0;
+  for (const auto& [consumer, bytes] : planned) total += bytes;
+
+  RankGroup group(setup, files);
+  uint64_t found = 0;
+  for (int32_t rank = 0; rank < config.ranks; ++rank) {
+    const auto experts = group.make_experts(rank);
+    found = std::max(found, allocated(*group.rank(rank).device));
+  }
+  EXPECT_LE(found, total);
+  EXPECT_GE(static_cast<double>(found) * kShareMax, static_cast<double>(total));
 }
 
 constexpr const char* kDemo = "models/demo-moe";

@@ -27,6 +27,7 @@ EngineConfig paced_config(int32_t ranks, ExpertMode mode) {
   config.max_context_tokens = 200;
   config.kv_cache_bytes = 0;
   config.experts.mode = mode;
+  config.experts.below_threshold = BelowThreshold::kGatherAll;  // what it costs, not what there is instead
   const ModelFiles files(config.model);
   // kTokens tokens of one layer take kLayerSeconds.
   const auto flops = static_cast<double>(linear_flops(files.shape(), FeedForward::kMoe).total() * kTokens +

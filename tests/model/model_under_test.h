@@ -50,8 +50,9 @@ class ModelUnderTest final {
                                             .vocabulary = files_.shape().vocabulary}})),
         weights_(load_weights(files_, *device_, *ops_)),
         experts_(files_.shape(), ExpertReader(files_, *ops_), *device_, options.threads),
+        moe_(*ops_, experts_, {files_.shape().hidden, files_.shape().expert_intermediate}),
         pool_(*device_, files_.shape(), ops_->activation_dtype(), kTestBlockTokens, options.pool_blocks),
-        forward_({*device_, *ops_, files_.shape(), weights_, experts_, pool_}, limits_),
+        forward_({*device_, *ops_, files_.shape(), weights_, moe_, pool_}, limits_),
         stream_(device_->create_stream("test")) {}
 
   [[nodiscard]] const ModelShape& shape() const { return files_.shape(); }
@@ -103,6 +104,7 @@ class ModelUnderTest final {
   std::unique_ptr<Ops> ops_;
   ModelWeights weights_;
   ResidentExperts experts_;
+  SourceMoe moe_;
   KvPool pool_;
   Forward forward_;
   std::unique_ptr<Stream> stream_;

@@ -43,5 +43,34 @@ TEST(PacedOps, GiveTheSameBitsNoEarlierThanModelled) {
   EXPECT_GE(seconds, 0.02) << "2 * 4 * 50 * 50 FLOPs at 1 MFLOP/s";
 }
 
+TEST(PacedOps, OfOneDeviceShareItsRate) {
+  const auto device = make_device({.kind = DeviceKind::kCpu, .threads = 1});
+  const OpsSpec spec{.activation = DType::kF32, .reference = true, .paced_flops_per_second = 1e6, .limits = {}};
+  const std::vector<float> weight(50 * 50, 1.0F);
+  const ConstTensorView part = view_of(weight.data(), {50, 50});
+  struct User {
+    std::unique_ptr<Ops> ops;
+    PackedMatrix packed;
+    std::vector<float> x, out;
+    std::unique_ptr<Stream> stream;
+  };
+  std::vector<User> users(2);
+  for (User& user : users) {
+    user.ops = make_ops(*device, spec);
+    user.packed = user.ops->pack_matrix(std::span(&part, 1));
+    user.x.assign(4 * 50, 1.0F);
+    user.out.resize(4 * 50);
+    user.stream = device->create_stream("test");
+  }
+  const SteadyClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  for (User& user : users)
+    user.ops->linear(
+        *user.stream,
+        {.x = view_of(user.x.data(), {4, 50}), .weight = &user.packed, .out = view_of(user.out.data(), {4, 50})});
+  for (User& user : users) user.stream->synchronize();
+  EXPECT_GE(static_cast<double>(clock.now_ns() - begin_ns) * 1e-9, 0.04) << "two of 20 ms each";
+}
+
 }  // namespace
 }  // namespace zp

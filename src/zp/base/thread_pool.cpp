@@ -47,7 +47,9 @@ void ThreadPool::parallel_for(int64_t count, const std::function<void(int64_t, i
   job.body = &body;
   job.count = count;
   const bool shared = count > 1 && !workers_.empty();
+  std::unique_lock turn(turn_, std::defer_lock);
   if (shared) {
+    turn.lock();
     {
       const std::lock_guard lock(mutex_);
       job_ = &job;

@@ -10,8 +10,8 @@
 
 namespace zp {
 
-/// parallel_for() may be called by one thread at a time. Indices are handed out dynamically, so results
-/// must not depend on which thread runs an index. The calling thread works too.
+/// Thread-safe: callers of parallel_for() take turns with the pool's threads. Indices are handed out dynamically, so
+/// results must not depend on which thread runs an index. The calling thread works too.
 class ThreadPool final {
  public:
   /// `threads` >= 1 counts the calling thread; `threads - 1` are started.
@@ -31,6 +31,7 @@ class ThreadPool final {
   void work(int32_t thread);
   static void run(Job& job, int32_t thread);
 
+  std::mutex turn_;  // held for as long as a caller has the threads
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;

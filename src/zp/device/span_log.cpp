@@ -11,6 +11,11 @@ void SpanLog::add(Lane lane, std::string name, Event begin, Event end) {
   entries_.push_back({lane, std::move(name), std::move(begin), std::move(end)});
 }
 
+void SpanLog::clear() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+}
+
 std::vector<Span> SpanLog::finished() const {
   const std::lock_guard lock(mutex_);
   std::vector<Span> spans;

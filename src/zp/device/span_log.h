@@ -11,7 +11,7 @@
 namespace zp {
 
 /// Which of a rank's channels a span belongs to.
-enum class Lane : uint8_t { kCompute, kWait, kGather, kHost };
+enum class Lane : uint8_t { kCompute, kWait, kGather, kHost, kServe, kStep };
 
 /// A span whose times are known, in nanoseconds of SteadyClock.
 struct Span {
@@ -28,6 +28,8 @@ class SpanLog final {
 
   /// Both events are timed.
   void add(Lane lane, std::string name, Event begin, Event end);
+  /// Forgets all spans so far.
+  void clear();
   /// The spans that have ended, in the order they were added. Never blocks.
   [[nodiscard]] std::vector<Span> finished() const;
 

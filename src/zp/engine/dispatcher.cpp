@@ -181,6 +181,11 @@ void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
   rank.fill =
       (rank.fill * static_cast<double>(rank.steps) + plan.load / load_target_) / static_cast<double>(rank.steps + 1);
   ++rank.steps;
+  switch (report.mode) {
+    case StepMode::kGatherAll: ++rank.steps_by_mode.gather_all; break;
+    case StepMode::kFetchRouted: ++rank.steps_by_mode.fetch_routed; break;
+    case StepMode::kSendActivations: ++rank.steps_by_mode.send_activations; break;
+  }
   rank.computed_tokens += plan.tokens;
   rank.compute_seconds += report.seconds;
   ++stats_.steps;

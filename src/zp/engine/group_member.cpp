@@ -38,8 +38,9 @@ GroupMember::GroupMember(const GroupSpec& spec, const ModelFiles& files, std::un
       ops_(make_ops(*device_, ops_of(spec.rank.ops, shape_))),
       weights_(load_weights(files, shard_, *device_, *ops_)),
       experts_(load_experts(shape_, shard_, ExpertReader(files, *ops_, shard_), *device_)),
+      moe_(*ops_, experts_, {shape_.hidden, shape_.expert_intermediate}),
       kv_pool_(*device_, shape_, ops_->activation_dtype(), kBlockTokens, spec.rank.kv_blocks),
-      forward_({*device_, *ops_, shape_, weights_, experts_, kv_pool_}, spec.rank.limits),
+      forward_({*device_, *ops_, shape_, weights_, moe_, kv_pool_}, spec.rank.limits),
       stream_(device_->create_stream("compute")) {
   if (spec.layout.is_pipeline()) {
     pipeline_ = std::make_unique<PipelineForward>(

@@ -62,6 +62,7 @@ class GroupMember final {
   std::unique_ptr<Ops> ops_;
   ModelWeights weights_;
   ShardedExperts experts_;
+  SourceMoe moe_;
   KvPool kv_pool_;
   Forward forward_;
   std::unique_ptr<GroupForward> group_;        // null for a pipeline

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "zp/cache/block_hash.h"
+#include "zp/engine/calibration.h"
 
 namespace zp {
 
@@ -13,8 +14,13 @@ Rank::Rank(const RankSpec& spec, Parts parts, Report report)
       kv_pool_(parts_.device, parts_.shape, parts_.ops.activation_dtype(), kBlockTokens, spec.kv_blocks),
       forward_({parts_.device, parts_.ops, parts_.shape, parts_.weights, *parts_.experts, kv_pool_, parts_.spans},
                spec.limits),
-      stream_(parts_.device.create_stream("compute")),
-      thread_([this] { run(); }) {}
+      stream_(parts_.device.create_stream("compute")) {
+  if (parts_.experts->wants_calibration()) {
+    calibrate({parts_.shape, spec.limits, forward_, *parts_.experts, *stream_, parts_.clock});
+    if (parts_.spans != nullptr) parts_.spans->clear();  // what was made up is not what ran
+  }
+  thread_ = std::thread([this] { run(); });
+}
 
 Rank::~Rank() {
   queue_.close();
@@ -42,7 +48,10 @@ void Rank::run() {
     }
     if (failure) {
       // A device that failed once is not used again: its memory may be anything.
-      report_({.id = work->id, .result = {}, .failure = failure, .seconds = 0, .waits = {}});
+      StepReport report;
+      report.id = work->id;
+      report.failure = failure;
+      report_(std::move(report));
       continue;
     }
     parts_.experts->set_busy(true);
@@ -57,14 +66,33 @@ void Rank::run() {
 StepReport Rank::run_step(const StepWork& work) {
   StepReport report;
   report.id = work.id;
+  const StepLoad load = load_of(work.step);
+  (void)parts_.experts->begin_step(load);
+  Event begin = stream_->record(EventTiming::kTimed);
   const int64_t begin_ns = parts_.clock.now_ns();
   try {
     report.result = forward_.run(*stream_, work.step);
   } catch (...) {
     report.failure = std::current_exception();
   }
+  if (report.failure && parts_.experts->has_lost_an_owner()) {
+    // Not this rank's failure, although it has ended the stream, which waited for the owner.
+    stream_ = parts_.device.create_stream("compute");
+    begin = stream_->record(EventTiming::kTimed);
+    try {
+      (void)parts_.experts->begin_step(load, StepMode::kGatherAll);
+      report.result = forward_.run(*stream_, work.step);
+      report.failure = nullptr;
+    } catch (...) {
+      report.failure = std::current_exception();
+    }
+  }
   report.seconds = static_cast<double>(parts_.clock.now_ns() - begin_ns) * 1e-9;
-  report.waits = parts_.experts->take_waits();
+  StepExperts::StepOutcome outcome = parts_.experts->end_step(report.seconds, report.failure != nullptr);
+  report.mode = outcome.mode;
+  report.waits = std::move(outcome.waits);
+  if (parts_.spans != nullptr)
+    parts_.spans->add(Lane::kStep, std::string(to_string(report.mode)), begin, stream_->record(EventTiming::kTimed));
   return report;
 }
 

@@ -12,7 +12,7 @@
 #include "zp/base/clock.h"
 #include "zp/device/factory.h"
 #include "zp/engine/memory_plan.h"
-#include "zp/model/expert_source.h"
+#include "zp/expert/step_experts.h"
 #include "zp/model/forward.h"
 #include "zp/ops/factory.h"
 
@@ -42,7 +42,8 @@ struct StepReport {
   ForwardResult result;
   std::exception_ptr failure;  ///< set: there is no result, and the rank runs nothing any more
   double seconds = 0;
-  std::vector<LayerWait> waits;  ///< for experts, by layer
+  std::vector<LayerWait> waits;  ///< for experts, by layer; two of a layer that sent activations
+  StepMode mode = StepMode::kGatherAll;
 };
 
 /// Who runs steps, as the scheduling thread sees it: one after another, in the order they are started, each reported
@@ -78,10 +79,11 @@ class Rank final : public StepRunner {
     Ops& ops;
     const ModelShape& shape;
     const ModelWeights& weights;
-    std::unique_ptr<ExpertSource> experts;
+    std::unique_ptr<StepExperts> experts;
     SpanLog* spans = nullptr;  ///< null: no trace is wanted
     const Clock& clock;
   };
+  /// Calibrates the choice of step modes if there is one, before it returns. Throws what a device throws.
   Rank(const RankSpec& spec, Parts parts, Report report);
   /// Runs what was started, then ends.
   ~Rank() override;

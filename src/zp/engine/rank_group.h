@@ -9,7 +9,7 @@
 #include "zp/engine/setup.h"
 #include "zp/expert/cluster.h"
 #include "zp/expert/hybrid.h"
-#include "zp/model/expert_source.h"
+#include "zp/expert/step_experts.h"
 #include "zp/model/weights.h"
 #include "zp/ops/ops.h"
 
@@ -22,25 +22,30 @@ class RankGroup final {
   struct Loaded {
     std::unique_ptr<Device> device;
     std::unique_ptr<Ops> ops;
+    std::unique_ptr<Ops> server_ops;  ///< null unless activations are sent
     ModelWeights weights;
     std::unique_ptr<SpanLog> spans;  ///< null unless a trace is wanted
   };
 
-  /// Loads all ranks, one after another. Blocks.
+  /// Loads all ranks, one after another. Blocks. Both outlive it.
   RankGroup(const EngineSetup& setup, const ModelFiles& files);
 
   [[nodiscard]] Loaded& rank(int32_t rank) { return ranks_.at(static_cast<size_t>(rank)); }
   [[nodiscard]] int32_t size() const noexcept { return static_cast<int32_t>(ranks_.size()); }
   /// Where `rank` gets its experts from; it begins to fetch at once.
-  [[nodiscard]] std::unique_ptr<ExpertSource> make_experts(int32_t rank);
+  [[nodiscard]] std::unique_ptr<StepExperts> make_experts(int32_t rank);
   /// Spans that have ended, by rank; empty unless a trace is wanted.
   [[nodiscard]] std::vector<std::vector<Span>> spans() const;
 
  private:
-  StreamingSpec streaming_;
+  void make_servers();
+
+  const EngineSetup& setup_;
+  const ModelShape& shape_;
   std::vector<Loaded> ranks_;
-  std::unique_ptr<ExpertCluster> cluster_;     // its memory is that of the ranks' devices
-  std::unique_ptr<HostChannel> host_channel_;  // hybrid mode on several ranks only
+  std::unique_ptr<ExpertCluster> cluster_;              // its memory is that of the ranks' devices
+  std::unique_ptr<HostChannel> host_channel_;           // hybrid mode on several ranks only
+  std::vector<std::unique_ptr<ExpertServer>> servers_;  // [ranks], if activations are sent
 };
 
 }  // namespace zp

@@ -69,6 +69,10 @@ void plan_experts(const EngineConfig& config, const ModelFiles& files, const Dev
   setup.placement = place_experts(config, files.shape(), {blob_bytes, left > kv ? left - kv : 0});
   for (MemoryItem& item : expert_memory(config, setup.placement, blob_bytes))
     setup.memory.rank.items.push_back(std::move(item));
+  setup.step_modes =
+      decide_step_modes(config, files.shape(), {setup.placement, device, ops, left_bytes(setup.memory.rank)});
+  if (const uint64_t sending = sending_bytes(files.shape(), device, ops, setup.step_modes); sending > 0)
+    setup.memory.rank.items.push_back({"activations sent to experts", sending});
   const uint64_t on_host = host_expert_bytes(setup.placement, blob_bytes);
   if (on_host == 0) return;
   require_host_bytes(config, on_host);
@@ -171,6 +175,9 @@ std::vector<std::string> validate(const EngineConfig& config) {
   if (config.strategy != "asyncep" && config.experts.mode != ExpertMode::kAuto)
     problems.push_back(
         fmt::format("strategy {} decides itself where experts live; experts.mode must be auto", config.strategy));
+  if (config.strategy != "asyncep" && config.experts.below_threshold != BelowThreshold::kAuto)
+    problems.push_back(fmt::format(
+        "experts.below_threshold is of strategy asyncep alone; with strategy {} it must be auto", config.strategy));
   if (config.strategy != "asyncep" && config.trace)
     problems.push_back(fmt::format("trace is of strategy asyncep alone; the strategy is {}", config.strategy));
   validate_experts(config, problems);

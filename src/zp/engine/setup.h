@@ -10,6 +10,7 @@
 #include "zp/engine/group_member.h"
 #include "zp/engine/memory_plan.h"
 #include "zp/engine/rank.h"
+#include "zp/engine/step_mode_setup.h"
 #include "zp/expert/placement.h"
 #include "zp/expert/streamed.h"
 #include "zp/model/weights.h"
@@ -28,6 +29,7 @@ struct EngineSetup {
   size_t blob_bytes = 0;  ///< of one expert; 0 in a model without
   StreamingSpec streaming;
   uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
+  StepModeSetup step_modes;
   int32_t load_threads = 1;
   bool trace = false;
   std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks` and what they need

@@ -11,7 +11,7 @@
 namespace zp {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLanes = {"compute", "waits", "gather", "host"};
+constexpr std::array<std::string_view, 6> kLanes = {"compute", "waits", "gather", "host", "serve", "steps"};
 
 }  // namespace
 

@@ -40,6 +40,16 @@ class ExpertCluster final {
     return blob;
   }
 
+  /// [layers][E] where `rank` has each expert in its own memory, null where it does not; empty for a dense layer.
+  [[nodiscard]] std::vector<std::vector<const std::byte*>> local_experts(int32_t rank) const {
+    const Placement& p = placement();
+    std::vector<std::vector<const std::byte*>> layers(static_cast<size_t>(p.layers()));
+    for (int32_t l = 0; l < p.layers(); ++l)
+      for (int32_t e = 0; p.is_moe(l) && e < p.experts(); ++e)
+        layers[static_cast<size_t>(l)].push_back(p.on_rank({l, e}, rank) ? address({l, e}, rank) : nullptr);
+    return layers;
+  }
+
  private:
   Parts parts_;
 };

@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
 #include "zp/base/check.h"
 
 namespace zp {
@@ -20,7 +25,9 @@ StreamedExperts::StreamedExperts(const ExpertCluster& cluster, int32_t rank, Dev
       ring_(device, {.slots = spec.slots,
                      .slot_bytes = remote_bytes(cluster.placement(), rank, cluster.blob_bytes()),
                      .poison = spec.poison}),
-      tables_(cluster, rank, ring_, spec.slice_bytes) {
+      tables_(cluster, rank, ring_, spec.slice_bytes),
+      is_routed_(static_cast<size_t>(cluster.placement().experts())),
+      routed_copies_(static_cast<size_t>(spec.slots)) {
   if (tables_.has_resident_copies())
     streams_.push_back((peer_stream_ = device.create_stream("gather", StreamUse::kPeerLink)).get());
   if (tables_.has_host_copies())
@@ -38,23 +45,68 @@ uint64_t StreamedExperts::slot_bytes(const Placement& placement, int32_t rank, s
   return static_cast<uint64_t>(slots) * remote_bytes(placement, rank, blob_bytes);
 }
 
+void StreamedExperts::begin_step(Fetch fetch) {
+  when_ = fetch;
+  if (fetch == Fetch::kRouted || tables_.cycle_length() == 0) return;
+  while (ring_.has_room()) this->fetch();
+}
+
 std::span<const std::byte* const> StreamedExperts::acquire(int32_t layer, Stream& compute) {
   if (!tables_.is_streamed(layer)) return tables_.experts(layer, 0);
+  return use_turn(layer, compute, compute.record(EventTiming::kTimed));
+}
+
+std::span<const std::byte* const> StreamedExperts::acquire_routed(int32_t layer, Stream& compute,
+                                                                  const ConstTensorView& ids) {
+  if (!tables_.is_streamed(layer)) return tables_.experts(layer, 0);
+  Event before = compute.record(EventTiming::kTimed);
+  if (ring_.fetch_turn() == ring_.use_turn()) fetch_routed(layer, compute, ids);
+  return use_turn(layer, compute, std::move(before));
+}
+
+// Makes compute wait for the turn that is used next. What it waited for began at `before`.
+std::span<const std::byte* const> StreamedExperts::use_turn(int32_t layer, Stream& compute, Event before) {
   const int64_t turn = ring_.use_turn();
   ZP_CHECK(tables_.layer_of(turn) == layer, "layer {} is acquired; its turn is layer {}'s", layer,
            tables_.layer_of(turn));
-  const Event before = compute.record(EventTiming::kTimed);
   ring_.acquire(compute);
   const Event after = compute.record(EventTiming::kTimed);
-  waits_.add(layer, before, after);
   if (spans_ != nullptr) spans_->add(Lane::kWait, fmt::format("wait {}", layer), before, after);
+  waits_.add(layer, std::move(before), after);
   return tables_.experts(layer, ring_.slot_of(turn));
 }
 
 void StreamedExperts::release(int32_t layer, Stream& compute) {
   if (!tables_.is_streamed(layer)) return;
   ring_.release(compute);
-  fetch();
+  if (when_ == Fetch::kAhead) fetch();
+}
+
+// Issues the pulls of the routed experts of the turn that is used next.
+void StreamedExperts::fetch_routed(int32_t layer, Stream& compute, const ConstTensorView& ids) {
+  host_ids_.resize(static_cast<size_t>(ids.elements()));
+  compute.copy(host_ids_.data(), ids.data(), ids.size_bytes());
+  // From here on every earlier turn has been used, so nothing reads the lists of this slot's last one.
+  compute.synchronize();
+  std::ranges::fill(is_routed_, uint8_t{0});
+  for (const int32_t expert : host_ids_) is_routed_.at(static_cast<size_t>(expert)) = 1;
+  const int32_t slot = ring_.slot_of(ring_.fetch_turn());
+  const GatherPlan& plan = tables_.plan(layer);
+  ++routed_.layers;
+  for (const GatherPlan::Place& place : plan.places) routed_.experts += is_routed_[static_cast<size_t>(place.expert)];
+  const auto choose = [&](const std::vector<Pull>& pulls, std::span<const CopyRange> copies,
+                          std::vector<CopyRange>& chosen) {
+    chosen.clear();
+    for (size_t i = 0; i < pulls.size(); ++i)
+      if (is_routed_[static_cast<size_t>(pulls[i].expert)] != 0) chosen.push_back(copies[i]);
+  };
+  RoutedCopies& copies = routed_copies_[static_cast<size_t>(slot)];
+  choose(plan.resident, tables_.resident_copies(layer, slot), copies.resident);
+  choose(plan.from_host, tables_.host_copies(layer, slot), copies.host);
+  if (!streams_.empty()) ring_.begin_fetch(streams_);
+  if (peer_stream_ != nullptr) copy(*peer_stream_, copies.resident, Lane::kGather, layer);
+  if (host_stream_ != nullptr) copy(*host_stream_, copies.host, Lane::kHost, layer);
+  ring_.end_fetch(streams_);
 }
 
 // Issues the pulls of the next turn. They begin when its slot is free.
@@ -66,6 +118,49 @@ void StreamedExperts::fetch() {
   if (peer_stream_ != nullptr) copy(*peer_stream_, tables_.resident_copies(layer, slot), Lane::kGather, layer);
   if (host_stream_ != nullptr) copy(*host_stream_, tables_.host_copies(layer, slot), Lane::kHost, layer);
   ring_.end_fetch(streams_);
+}
+
+// As many small copies as whole ones: what these take longer is bytes, what is left is before each first byte. Medians:
+// whatever else the machine does makes single ones slower.
+StreamedExperts::LinkTiming StreamedExperts::time_link() {
+  constexpr int32_t kRepeats = 3;
+  constexpr size_t kSmaller = 8;
+  constexpr size_t kCopiesMax = 64;
+  ZP_CHECK(fetches() && ring_.fetch_turn() > ring_.use_turn(), "a link is timed that has brought nothing");
+  const int64_t turn = ring_.use_turn();
+  const int32_t layer = tables_.layer_of(turn);
+  const bool from_peers = peer_stream_ != nullptr;
+  Stream& stream = from_peers ? *peer_stream_ : *host_stream_;
+  const auto all = from_peers ? tables_.resident_copies(layer, ring_.slot_of(turn))
+                              : tables_.host_copies(layer, ring_.slot_of(turn));
+  const auto whole = all.first(std::min(all.size(), kCopiesMax));
+  if (whole.empty()) return {.bytes_per_second = std::numeric_limits<double>::infinity(), .copy_seconds = 0};
+  std::vector<CopyRange> small(whole.begin(), whole.end());
+  size_t whole_bytes = 0;
+  size_t small_bytes = 0;
+  for (CopyRange& copy : small) {
+    whole_bytes += copy.size_bytes;
+    copy.size_bytes /= kSmaller;
+    small_bytes += copy.size_bytes;
+  }
+  const auto seconds_of = [&](std::span<const CopyRange> copies) {
+    std::array<double, kRepeats> seconds{};
+    for (double& each : seconds) {
+      const Event begin = stream.record(EventTiming::kTimed);
+      stream.copy_batch(copies);
+      const Event end = stream.record(EventTiming::kTimed);
+      stream.synchronize();
+      each = static_cast<double>(*end.reached_ns() - *begin.reached_ns()) * 1e-9;
+    }
+    std::ranges::sort(seconds);
+    return seconds[kRepeats / 2];
+  };
+  const double small_seconds = seconds_of(small);
+  const double more_seconds = seconds_of(whole) - small_seconds;
+  const double rate = more_seconds > 0 ? static_cast<double>(whole_bytes - small_bytes) / more_seconds
+                                       : std::numeric_limits<double>::infinity();
+  const double latencies = std::max(0.0, small_seconds - static_cast<double>(small_bytes) / rate);
+  return {.bytes_per_second = rate, .copy_seconds = latencies / static_cast<double>(small.size())};
 }
 
 void StreamedExperts::copy(Stream& stream, std::span<const CopyRange> copies, Lane lane, int32_t layer) {

@@ -114,7 +114,6 @@ void Forward::run_layers(Stream& stream, const ForwardStep& step, std::span<cons
 void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t layer) {
   const auto tokens = static_cast<int64_t>(step.ids.size());
   const bool moe = parts_.shape.feed_forward[static_cast<size_t>(layer)] == FeedForward::kMoe;
-  std::span<const std::byte* const> experts;
   std::optional<Event> begin_event = mark(stream);
   for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
     const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
@@ -124,17 +123,17 @@ void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t laye
       route(stream, layer, rows);
       if (begin == 0) {
         end_span(stream, begin_event, "router", layer);
-        experts = parts_.experts.acquire(layer, stream);
+        parts_.experts.begin_layer(stream, layer, moe_rows(rows));
         begin_event = mark(stream);
       }
-      run_experts(stream, rows, experts);
+      parts_.experts.run(stream, layer, moe_rows(rows));
     } else {
       run_dense(stream, layer, rows);
     }
     norm(stream, attention_norm(layer + 1), rows, true);
     if (layer + 1 < parts_.shape.layers) project(stream, step, layer + 1, rows);
   }
-  if (moe && tokens > 0) parts_.experts.release(layer, stream);
+  if (moe && tokens > 0) parts_.experts.end_layer(stream, layer);
   end_span(stream, begin_event, moe ? "experts" : "dense", layer);
 }
 
@@ -278,14 +277,22 @@ void Forward::route(Stream& stream, int32_t layer, const ChunkRows& rows) {
                             .weights = a.expert_weights.view().rows(rows.at, rows.count)});
 }
 
-void Forward::run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts) {
+MoeRows Forward::moe_rows(const ChunkRows& rows) const {
   const Activations& a = *activations_;
-  parts_.ops.moe(stream, {.x = a.normed.view().rows(rows.at, rows.count),
-                          .ids = a.expert_ids.view().rows(rows.at, rows.count),
-                          .weights = a.expert_weights.view().rows(rows.at, rows.count),
+  return {.x = a.normed.view().rows(rows.at, rows.count),
+          .ids = a.expert_ids.view().rows(rows.at, rows.count),
+          .weights = a.expert_weights.view().rows(rows.at, rows.count),
+          .out = a.delta.view().rows(rows.at, rows.count)};
+}
+
+void Forward::run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts) {
+  const MoeRows moe = moe_rows(rows);
+  parts_.ops.moe(stream, {.x = moe.x,
+                          .ids = moe.ids,
+                          .weights = moe.weights,
                           .experts = experts,
                           .size = {parts_.shape.hidden, parts_.shape.expert_intermediate},
-                          .out = a.delta.view().rows(rows.at, rows.count)});
+                          .out = moe.out});
 }
 
 // Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites

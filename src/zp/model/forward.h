@@ -10,8 +10,8 @@
 
 #include "zp/device/device.h"
 #include "zp/device/span_log.h"
-#include "zp/model/expert_source.h"
 #include "zp/model/kv_pool.h"
+#include "zp/model/moe_runner.h"
 #include "zp/model/weights.h"
 #include "zp/ops/ops.h"
 #include "zp/shape/model_shape.h"
@@ -93,7 +93,7 @@ class Forward final {
     Ops& ops;
     const ModelShape& shape;
     const ModelWeights& weights;
-    ExpertSource& experts;
+    MoeRunner& experts;
     const KvPool& kv_pool;
     SpanLog* spans = nullptr;  ///< null: no trace is wanted
   };
@@ -151,6 +151,7 @@ class Forward final {
   };
 
   void feed_forward(Stream& stream, const ForwardStep& step, int32_t layer);
+  [[nodiscard]] MoeRows moe_rows(const ChunkRows& rows) const;
   void head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets);
   [[nodiscard]] LayerMetadata layer_metadata(const ForwardStep& step, int32_t layer) const;
   /// For traces: a point in the work, and a span that began at one and ends here. Nothing unless a trace is wanted.

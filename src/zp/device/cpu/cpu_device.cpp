@@ -57,4 +57,10 @@ std::unique_ptr<Stream> CpuDevice::create_stream(std::string name, StreamUse use
   return std::make_unique<CpuStream>(std::move(name), std::move(link));
 }
 
+int64_t CpuDevice::reserve_compute(int64_t from_ns, int64_t duration_ns) {
+  const std::lock_guard lock(pace_mutex_);
+  paced_until_ns_ = std::max(paced_until_ns_, from_ns) + duration_ns;
+  return paced_until_ns_;
+}
+
 }  // namespace zp::cpu

@@ -69,7 +69,7 @@ class CpuStream final : public Stream {
   std::thread thread_;
 };
 
-/// Host memory and cores. The pool is shared by the device's streams: one stream computes at a time, copies need none.
+/// Host memory and cores. The pool is shared by the device's streams, which take turns; copies need none.
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const DeviceSpec& spec);
@@ -87,6 +87,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] size_t allocated_bytes(MemoryKind kind) const noexcept { return allocated_of(kind).load(); }
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   [[nodiscard]] const ThreadPool& pool() const noexcept { return pool_; }
+  /// For paced operations: reserves the modelled device for `duration_ns`, no earlier than `from_ns` and than what was
+  /// reserved before ends; returns when it ends, on SteadyClock. So all streams share the modelled rate. Thread-safe.
+  [[nodiscard]] int64_t reserve_compute(int64_t from_ns, int64_t duration_ns);
 
  private:
   void release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept override;
@@ -103,6 +106,8 @@ class CpuDevice final : public Device {
   std::shared_ptr<Link> peer_link_;
   std::shared_ptr<Link> host_link_;
   ThreadPool pool_;
+  std::mutex pace_mutex_;
+  int64_t paced_until_ns_ = 0;  // guarded by pace_mutex_
 };
 
 }  // namespace zp::cpu

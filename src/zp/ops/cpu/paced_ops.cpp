@@ -3,18 +3,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "zp/base/check.h"
-#include "zp/device/cpu/cpu_device.h"
+#include "zp/base/clock.h"
 
 namespace zp::cpu {
 
-using Time = std::chrono::steady_clock::time_point;
+namespace {
 
-PacedOps::PacedOps(std::unique_ptr<Ops> inner, double flops_per_second)
-    : inner_(std::move(inner)),
+// A sleeping thread wakes late, and an operation on a busy machine takes longer than modelled. An operation that
+// follows so soon makes up for it, but for no more than kLateNsMax: else a modelled device would slow down with every
+// operation.
+constexpr int64_t kSoonNs = 500'000;
+constexpr int64_t kLateNsMax = 2'000'000;
+
+}  // namespace
+
+PacedOps::PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, double flops_per_second)
+    : device_(device),
+      inner_(std::move(inner)),
       flops_per_second_(flops_per_second),
       description_(fmt::format("{}, paced at {:g} GFLOP/s", inner_->description(), flops_per_second * 1e-9)) {
   ZP_CHECK(flops_per_second > 0, "paced at {} FLOP/s", flops_per_second);
@@ -24,12 +34,18 @@ template <typename Issue>
 void PacedOps::pace(Stream& stream, int64_t flops, Issue&& issue) {
   auto* cpu_stream = dynamic_cast<CpuStream*>(&stream);
   ZP_CHECK(cpu_stream != nullptr, "an operation of the CPU is issued on a stream of another device");
-  const auto duration =
-      std::chrono::nanoseconds(static_cast<int64_t>(static_cast<double>(flops) * 1e9 / flops_per_second_));
-  const auto begin = std::make_shared<Time>();
-  cpu_stream->enqueue([begin] { *begin = std::chrono::steady_clock::now(); });
+  const auto duration_ns = static_cast<int64_t>(static_cast<double>(flops) * 1e9 / flops_per_second_);
+  const auto end_ns = std::make_shared<int64_t>(0);
+  cpu_stream->enqueue([this, end_ns, duration_ns] {
+    const int64_t now_ns = SteadyClock().now_ns();
+    *end_ns = device_.reserve_compute(now_ns - ended_ns_ < kSoonNs ? now_ns - late_ns_ : now_ns, duration_ns);
+  });
   issue();
-  cpu_stream->enqueue([begin, duration] { std::this_thread::sleep_until(*begin + duration); });
+  cpu_stream->enqueue([this, end_ns] {
+    std::this_thread::sleep_until(std::chrono::steady_clock::time_point(std::chrono::nanoseconds(*end_ns)));
+    ended_ns_ = SteadyClock().now_ns();
+    late_ns_ = std::min(ended_ns_ - *end_ns, kLateNsMax);
+  });
 }
 
 void PacedOps::linear(Stream& stream, const LinearArgs& args) {

@@ -4,15 +4,17 @@
 #include <memory>
 #include <string>
 
+#include "zp/device/cpu/cpu_device.h"
 #include "zp/ops/ops.h"
 
 namespace zp::cpu {
 
-/// Runs each operation of `inner`, and then sleeps until its matrix products would have been done at the given rate.
-/// Never spins, so that many such ranks share few cores; what is claimed about time is tested on these.
+/// Runs each operation of `inner`, and then sleeps until its matrix products would have been done at the given rate,
+/// which all such objects of one device share. Never spins, so that many such ranks share few cores; what is claimed
+/// about time is tested on these. Used by one stream's thread at a time.
 class PacedOps final : public Ops {
  public:
-  PacedOps(std::unique_ptr<Ops> inner, double flops_per_second);
+  PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, double flops_per_second);
 
   [[nodiscard]] DType activation_dtype() const noexcept override { return inner_->activation_dtype(); }
   [[nodiscard]] std::string_view description() const noexcept override { return description_; }
@@ -46,7 +48,11 @@ class PacedOps final : public Ops {
   template <typename Issue>
   void pace(Stream& stream, int64_t flops, Issue&& issue);
 
+  CpuDevice& device_;
   std::unique_ptr<Ops> inner_;
+  // The stream's thread: when the last operation ended, and how much later than modelled.
+  int64_t ended_ns_ = 0;
+  int64_t late_ns_ = 0;
   double flops_per_second_;
   std::string description_;
 };

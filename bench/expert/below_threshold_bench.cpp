@@ -1,0 +1,318 @@
+// The degradation curve: tokens a step against throughput and exposed time, for each way to get tokens and experts
+// together and for the automatic choice, at several link speeds. On paced virtual ranks, all of which run steps of the
+// same size at once; figures are comparisons within one run.
+//   build/bench/below_threshold_bench [--out FILE.jsonl] [--quick] [--placing gathered2|gathered4|host1]
+//                                     [--threshold 64|256|1024]
+// A link's speed is given as its threshold: the tokens of a layer that take as long to compute as its gather takes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/expert/random_checkpoint.h"
+#include "zp/base/bounded_queue.h"
+#include "zp/base/clock.h"
+#include "zp/base/error.h"
+#include "zp/engine/rank.h"
+#include "zp/engine/rank_group.h"
+#include "zp/engine/setup.h"
+#include "zp/shape/flops.h"
+
+namespace zp::bench {
+namespace {
+
+constexpr uint32_t kSeed = 1;
+constexpr double kTokenLayerSeconds = 200e-6;  // what one token of one layer takes to compute
+constexpr int64_t kLatencyUs = 50;
+constexpr int32_t kSequenceTokens = 64;
+
+struct Placed {
+  const char* name;
+  ExpertMode mode;
+  int32_t ranks;
+};
+constexpr std::array<Placed, 3> kPlaced = {{{"gathered2", ExpertMode::kGathered, 2},
+                                            {"gathered4", ExpertMode::kGathered, 4},
+                                            {"host1", ExpertMode::kHost, 1}}};
+
+struct Options {
+  std::string out;
+  std::string placing;
+  std::string threshold;
+  bool quick = false;
+};
+
+/// All ranks of one engine configuration, each driven by a thread of its own.
+class Ranks final {
+ public:
+  Ranks(const EngineConfig& config, const ModelFiles& files)
+      : shape_(files.shape()), setup_(make_setup(config, files)), group_(setup_, files) {
+    for (int32_t r = 0; r < config.ranks; ++r) {
+      reports_.push_back(std::make_unique<BoundedQueue<StepReport>>(64));
+      RankGroup::Loaded& loaded = group_.rank(r);
+      ranks_.push_back(std::make_unique<Rank>(
+          setup_.ranks[static_cast<size_t>(r)],
+          Rank::Parts{.device = *loaded.device,
+                      .ops = *loaded.ops,
+                      .shape = shape_,
+                      .weights = loaded.weights,
+                      .experts = group_.make_experts(r),
+                      .spans = nullptr,
+                      .clock = clock_},
+          [queue = reports_.back().get()](StepReport report) { (void)queue->push(std::move(report)); }));
+    }
+  }
+
+  /// Runs `warm_up` + `steps` steps of `tokens` on every rank at once, each with the next one staged; the reports of
+  /// the last `steps` of all ranks.
+  std::vector<StepReport> run(int64_t tokens, int32_t warm_up, int32_t steps) {
+    std::vector<std::vector<StepReport>> by_rank(ranks_.size());
+    std::vector<std::thread> drivers;
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      drivers.emplace_back([&, r] {
+        const int32_t count = warm_up + steps;
+        ranks_[r]->start({0, step_of(tokens, static_cast<int32_t>(r))});
+        for (int32_t i = 0; i < count; ++i) {
+          // Others' steps are of different tokens, so that not all route alike.
+          if (i + 1 < count) ranks_[r]->start({0, step_of(tokens, static_cast<int32_t>(r) + 7 * (i + 1))});
+          StepReport report = *reports_[r]->pop();
+          if (report.failure) std::rethrow_exception(report.failure);
+          if (i >= warm_up) by_rank[r].push_back(std::move(report));
+        }
+      });
+    for (std::thread& driver : drivers) driver.join();
+    std::vector<StepReport> all;
+    for (auto& reports : by_rank)
+      for (StepReport& report : reports) all.push_back(std::move(report));
+    return all;
+  }
+
+ private:
+  [[nodiscard]] ForwardStep step_of(int64_t tokens, int32_t salt) const {
+    ForwardStep step;
+    for (int64_t row = 0; row < tokens; row += kSequenceTokens) {
+      const auto length = static_cast<int32_t>(std::min<int64_t>(kSequenceTokens, tokens - row));
+      step.sequences.push_back({.row = row, .tokens = length, .prefix = {}});
+      for (int32_t p = 0; p < length; ++p) {
+        const uint64_t id =
+            (static_cast<uint64_t>(row + p) + 4099U * static_cast<uint64_t>(salt)) * 0x9E3779B97F4A7C15U;
+        step.ids.push_back(static_cast<int32_t>((id >> 33U) % static_cast<uint64_t>(shape_.vocabulary)));
+        step.positions.push_back(p);
+      }
+    }
+    step.head_rows = {tokens - 1};
+    step.candidate_offsets = {0, 1};
+    step.candidates = {0};
+    return step;
+  }
+
+  SteadyClock clock_;
+  const ModelShape& shape_;
+  EngineSetup setup_;
+  RankGroup group_;
+  std::vector<std::unique_ptr<BoundedQueue<StepReport>>> reports_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+/// The mean of the middle half. Ranks that send activations fall in and out of step, which medians jump between.
+double midmean(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t cut = values.size() / 4;
+  double sum = 0;
+  for (size_t i = cut; i < values.size() - cut; ++i) sum += values[i];
+  return sum / static_cast<double>(values.size() - 2 * cut);
+}
+
+struct Figures {
+  double seconds = 0;  // of a step, the midmean over steps and ranks
+  double seconds_min = 0;
+  double seconds_max = 0;
+  double exposed_seconds = 0;
+  StepMode ran_as = StepMode::kGatherAll;  // what most steps did
+  double share = 0;                        // of the steps that did
+};
+
+Figures figures_of(const std::vector<StepReport>& reports) {
+  std::vector<double> seconds;
+  std::vector<double> exposed;
+  std::array<int64_t, kStepModes> modes{};
+  for (const StepReport& report : reports) {
+    seconds.push_back(report.seconds);
+    double sum = 0;
+    for (const LayerWait& wait : report.waits) sum += static_cast<double>(wait.exposed_ns) * 1e-9;
+    exposed.push_back(sum);
+    ++modes[static_cast<size_t>(report.mode)];
+  }
+  const auto most = static_cast<size_t>(std::ranges::max_element(modes) - modes.begin());
+  return {.seconds = midmean(seconds),
+          .seconds_min = std::ranges::min(seconds),
+          .seconds_max = std::ranges::max(seconds),
+          .exposed_seconds = midmean(exposed),
+          .ran_as = static_cast<StepMode>(most),
+          .share = static_cast<double>(modes[most]) / static_cast<double>(reports.size())};
+}
+
+struct Way {
+  const char* name;
+  BelowThreshold below;
+};
+constexpr std::array<Way, 4> kWays = {{{"gather-all", BelowThreshold::kGatherAll},
+                                       {"fetch-routed", BelowThreshold::kFetchRouted},
+                                       {"send-activations", BelowThreshold::kSendActivations},
+                                       {"auto", BelowThreshold::kAuto}}};
+
+EngineConfig config_of(const std::filesystem::path& model, const Placed& placed, const ModelShape& shape) {
+  EngineConfig config;
+  config.model = model;
+  config.threads = 1;
+  config.compute = ComputeType::kF32;
+  config.ranks = placed.ranks;
+  config.step_tokens = 2048;
+  config.chunk_tokens = 2048;
+  config.max_context_tokens = 128;
+  config.kv_cache_bytes = 0;
+  config.experts.mode = placed.mode;
+  const auto layer = static_cast<double>(linear_flops(shape, FeedForward::kMoe).total());
+  config.paced_flops_per_second = layer / kTokenLayerSeconds;
+  return config;
+}
+
+/// The bandwidth at which the remote experts of a layer come while `threshold_tokens` are computed.
+uint64_t bandwidth_of(const EngineConfig& config, const ModelFiles& files, int64_t threshold_tokens) {
+  const EngineSetup setup = make_setup(config, files);
+  const double bytes = static_cast<double>(setup.placement.remote_max(0)) * static_cast<double>(setup.blob_bytes);
+  return static_cast<uint64_t>(bytes / (static_cast<double>(threshold_tokens) * kTokenLayerSeconds));
+}
+
+/// Runs all ways at one link speed, and writes a line for each cell. Returns the worst of auto over best.
+double run_link(const EngineConfig& base, const ModelFiles& files, const Placed& placed, int64_t threshold_tokens,
+                const Options& options, std::ostream* out) {
+  EngineConfig config = base;
+  const uint64_t bandwidth = bandwidth_of(base, files, threshold_tokens);
+  config.experts.peer_link = {.bytes_per_second = bandwidth, .latency_us = kLatencyUs};
+  config.experts.host_link = config.experts.peer_link;
+  std::vector<std::pair<Way, std::unique_ptr<Ranks>>> all;
+  for (const Way& way : kWays) {
+    if (way.below == BelowThreshold::kSendActivations && placed.mode != ExpertMode::kGathered) continue;
+    config.experts.below_threshold = way.below;
+    all.emplace_back(way, std::make_unique<Ranks>(config, files));
+  }
+  fmt::print("\n{}, threshold {} tokens ({:.1f} MB/s)\n{:>7}  {:<18}{:>10}{:>12}{:>10}  {}\n", placed.name,
+             threshold_tokens, static_cast<double>(bandwidth) * 1e-6, "tokens", "mode", "ms/step", "tokens/s",
+             "exposed", "ran as");
+  double worst = 0;
+  const std::vector<int64_t> sizes =
+      options.quick ? std::vector<int64_t>{8, 128} : std::vector<int64_t>{8, 32, 128, 512, 2048};
+  for (const int64_t tokens : sizes) {
+    // Ways take turns, so that what else the machine does hits all alike; each turn begins with ranks in step. Before
+    // they are measured, the automatic choice has time to learn, and links to end what earlier steps left. A turn is as
+    // many steps as a second holds: small ones, which suffer most from the machine, are many.
+    std::vector<int32_t> steps;
+    std::vector<std::vector<StepReport>> reports(all.size());
+    for (auto& [way, ranks] : all) {
+      const double seconds = ranks->run(tokens, way.below == BelowThreshold::kAuto ? 6 : 1, 1).front().seconds;
+      (void)ranks->run(tokens, static_cast<int32_t>(std::clamp(0.5 / seconds, 0.0, 30.0)), 1);
+      steps.push_back(static_cast<int32_t>(std::clamp((options.quick ? 0.3 : 1.0) / seconds, 1.0, 12.0)));
+    }
+    const int32_t rounds = options.quick || tokens >= 2048 ? 2 : 4;
+    for (int32_t round = 0; round < rounds; ++round)
+      for (size_t i = 0; i < all.size(); ++i)
+        for (StepReport& report : all[i].second->run(tokens, 1, steps[i])) reports[i].push_back(std::move(report));
+    double best = 1e300;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const Way& way = all[i].first;
+      const bool chooses = way.below == BelowThreshold::kAuto;
+      const Figures f = figures_of(reports[i]);
+      const double rate = static_cast<double>(tokens * placed.ranks) / f.seconds;
+      if (!chooses) best = std::min(best, f.seconds);
+      std::string ran_as = fmt::format("{} {:.0f} %", to_string(f.ran_as), 100 * f.share);
+      if (chooses) {
+        worst = std::max(worst, f.seconds / best);
+        ran_as += fmt::format("; auto / best {:.3f}", f.seconds / best);
+      }
+      fmt::print("{:>7}  {:<18}{:>10.2f}{:>12.0f}{:>9.1f}%  {}\n", tokens, way.name, 1e3 * f.seconds, rate,
+                 100 * f.exposed_seconds / f.seconds, ran_as);
+      std::fflush(stdout);
+      if (out == nullptr) continue;
+      *out << fmt::format(R"({{"benchmark":"below_threshold","placing":"{}","ranks":{},"threshold_tokens":{},)"
+                          R"("link_bytes_per_second":{},"link_latency_us":{},"tokens":{},"mode":"{}","ran_as":"{}",)"
+                          R"("ran_as_share":{:.3f},"steps":{},"step_seconds":{:.6f},"step_seconds_min":{:.6f},)"
+                          R"("step_seconds_max":{:.6f},"exposed_seconds":{:.6f},"tokens_per_second":{:.1f},)"
+                          R"("auto_over_best":{},"token_layer_seconds":{},"seed":{}}})",
+                          placed.name, placed.ranks, threshold_tokens, bandwidth, kLatencyUs, tokens, way.name,
+                          to_string(f.ran_as), f.share, reports[i].size(), f.seconds, f.seconds_min, f.seconds_max,
+                          f.exposed_seconds, rate, chooses ? fmt::format("{:.4f}", f.seconds / best) : "null",
+                          kTokenLayerSeconds, kSeed)
+           << '\n';
+      out->flush();
+    }
+  }
+  return worst;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--quick") {
+      options.quick = true;
+    } else if (argument == "--out" && i + 1 < argc) {
+      options.out = argv[++i];
+    } else if (argument == "--placing" && i + 1 < argc) {
+      options.placing = argv[++i];
+    } else if (argument == "--threshold" && i + 1 < argc) {
+      options.threshold = argv[++i];
+    } else {
+      fail(ErrorCode::kInvalidArgument, "unknown argument '{}'", argument);
+    }
+  }
+  return options;
+}
+
+int run(const Options& options) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("zp_below_threshold_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  write_random_checkpoint(folder, {}, kSeed);
+  std::ofstream out;
+  if (!options.out.empty()) {
+    out.open(options.out, std::ios::app);
+    if (!out) fail(ErrorCode::kIo, "cannot write {}", options.out);
+  }
+  double worst = 0;
+  {
+    const ModelFiles files(folder);
+    for (const Placed& placed : kPlaced) {
+      if (!options.placing.empty() && options.placing != placed.name) continue;
+      const EngineConfig config = config_of(folder, placed, files.shape());
+      for (const int64_t threshold : {64, 256, 1024})
+        if (options.threshold.empty() || options.threshold == std::to_string(threshold))
+          worst = std::max(worst, run_link(config, files, placed, threshold, options, out.is_open() ? &out : nullptr));
+    }
+  }
+  std::filesystem::remove_all(folder);
+  fmt::print("\nthe automatic choice is at most {:.1f} % worse than the best mode\n", 100 * (worst - 1));
+  return 0;
+}
+
+}  // namespace
+}  // namespace zp::bench
+
+int main(int argc, char** argv) {
+  try {
+    return zp::bench::run(zp::bench::parse(argc, argv));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

@@ -13,22 +13,22 @@ RankChoice choice(int32_t rank, int32_t matched_blocks, double load) {
 }
 
 TEST(PrefixSaturationPolicy, TakesTheLongestMatchWhateverTheLoad) {
-  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 2, 0), choice(1, 3, 99), choice(2, 1, 0)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, std::vector{choice(0, 2, 0), choice(1, 3, 99), choice(2, 1, 0)}), 1);
 }
 
 TEST(PrefixSaturationPolicy, BreaksTiesByLoadThenByRank) {
-  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 2, 5), choice(1, 2, 4), choice(2, 2, 4)}), 1);
-  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 0, 5), choice(1, 0, 4)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, std::vector{choice(0, 2, 5), choice(1, 2, 4), choice(2, 2, 4)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, std::vector{choice(0, 0, 5), choice(1, 0, 4)}), 1);
 }
 
 TEST(PrefixSaturationPolicy, SpillsToTheNextBestWhenTheBestIsFull) {
   std::vector<RankChoice> ranks = {choice(0, 9, 0), choice(1, 2, 8), choice(2, 0, 0)};
   ranks[0].eligible = false;
-  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), 1);
   ranks[1].eligible = false;
-  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), 2);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), 2);
   ranks[2].eligible = false;
-  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), -1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), -1);
 }
 
 SchedulerConfig ranks_of(int32_t ranks, int64_t target) {

@@ -1,6 +1,10 @@
 // The pass over the window.
 #include "zp/schedule/planner.h"
 
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 #include "zp/base/check.h"
 #include "zp/schedule/rank_fill.h"
 
@@ -17,7 +21,7 @@ class Pass final {
   }
 
   BatchPlan run() {
-    for (const QueuedRequest* request : input_.window) {
+    for (const QueuedRequest* request : ordered()) {
       if (full()) break;
       consider(*request);
     }
@@ -33,11 +37,50 @@ class Pass final {
     return true;
   }
 
+  // The window in the order in which the policy wants to look at it.
+  std::vector<const QueuedRequest*> ordered() {
+    std::vector<const QueuedRequest*> window(input_.window.begin(), input_.window.end());
+    if (!input_.policy->reorders()) return window;
+    std::vector<std::pair<double, const QueuedRequest*>> keyed;
+    const auto urgency = [&](size_t i) {
+      return std::tuple(i == 0 && input_.first_is_due, window[i]->request.priority,
+                        window[i]->presses(input_.pressing_ns));
+    };
+    for (size_t begin = 0, end = 0; begin < window.size(); begin = end) {
+      keyed.clear();
+      for (end = begin; end < window.size() && urgency(end) == urgency(begin); ++end) {
+        input_.index->match(window[end]->path, resident_);
+        keyed.emplace_back(input_.policy->order_key(route_request(*window[end])), window[end]);
+      }
+      std::ranges::stable_sort(keyed, {}, [](const auto& entry) { return entry.first; });
+      for (size_t i = begin; i < end; ++i) window[i] = keyed[i - begin].second;
+    }
+    return window;
+  }
+
+  /// Requires its match in resident_.
+  [[nodiscard]] RouteRequest route_request(const QueuedRequest& request) const {
+    int32_t blocks = 0;
+    for (const RankFill& fill : fills_)
+      blocks = std::max(blocks, fill.reusable(request, resident_[static_cast<size_t>(fill.rank())]));
+    return {.sequence = request.sequence - 1,
+            .tokens = request.tokens(),
+            .uncached_tokens = request.tokens() - int64_t{blocks} * kBlockTokens,
+            .waited_ns = input_.now_ns - request.request.arrival_ns};
+  }
+
   void consider(const QueuedRequest& request) {
     const bool pressing = request.presses(input_.pressing_ns);
     input_.index->match(request.path, resident_);
     for (size_t i = 0; i < fills_.size(); ++i) choices_[i] = choice(fills_[i], request, pressing);
-    const int32_t rank = input_.policy->choose(choices_);
+    RouteRequest route{.sequence = request.sequence - 1,
+                       .tokens = request.tokens(),
+                       .uncached_tokens = request.tokens(),
+                       .waited_ns = input_.now_ns - request.request.arrival_ns};
+    for (const RankChoice& choice : choices_)
+      route.uncached_tokens =
+          std::min(route.uncached_tokens, request.tokens() - int64_t{choice.matched_blocks} * kBlockTokens);
+    const int32_t rank = input_.policy->choose(route, choices_);
     for (size_t i = 0; i < fills_.size(); ++i) {
       if (rank < 0) {
         fills_[i].turned_away(pressing);
@@ -50,15 +93,19 @@ class Pass final {
 
   [[nodiscard]] RankChoice choice(const RankFill& fill, const QueuedRequest& request, bool pressing) const {
     const auto rank = static_cast<size_t>(fill.rank());
+    const RankView& view = input_.ranks[rank];
     const int32_t blocks = fill.reusable(request, resident_[rank]);
     const AttentionSpan span{.prefix = int64_t{blocks} * kBlockTokens,
                              .suffix = request.tokens() - int64_t{blocks} * kBlockTokens};
     return {.rank = fill.rank(),
             .eligible = fill.below_target(pressing) && fill.fits(span.suffix),
             .load = fill.load(),
-            .load_unfinished = input_.ranks[rank].load_unfinished + fill.load(),
+            .load_unfinished = view.load_unfinished + fill.load(),
             .request_load = input_.config->load.load(input_.cost->cost(span)),
-            .matched_blocks = blocks};
+            .matched_blocks = blocks,
+            .waiting = view.staged_requests + fill.requests(),
+            .running = view.running_requests,
+            .tokens = view.tokens_unfinished + fill.sequence_tokens()};
   }
 
   const PlanInput& input_;

@@ -56,6 +56,7 @@ void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resid
   const RequestCost cost = input_.cost->cost({.prefix = segment.begin, .suffix = int64_t{segment.end} - segment.begin});
   step_.cost += cost;
   step_.tokens += cost.tokens;
+  sequence_tokens_ += request.tokens();
   step_.load += input_.config->load.load(cost);
   pressing_ = pressing_ || request.presses(input_.pressing_ns);
   step_.segments.push_back(std::move(segment));

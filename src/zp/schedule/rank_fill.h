@@ -30,6 +30,9 @@ class RankFill final {
 
   [[nodiscard]] int32_t rank() const noexcept { return step_.rank; }
   [[nodiscard]] double load() const noexcept { return step_.load; }
+  [[nodiscard]] int64_t requests() const noexcept { return static_cast<int64_t>(step_.segments.size()); }
+  /// Of the requests in the step, reused tokens too.
+  [[nodiscard]] int64_t sequence_tokens() const noexcept { return sequence_tokens_; }
 
  private:
   /// A block that the step computes.
@@ -46,6 +49,7 @@ class RankFill final {
   const PlanInput& input_;
   PlannedStep step_;
   NodeMap<Fresh> fresh_;
+  int64_t sequence_tokens_ = 0;
   bool pressing_ = false;  ///< a request in the step has a pressing deadline
   bool away_for_room_ = false;
   bool away_for_deadline_ = false;

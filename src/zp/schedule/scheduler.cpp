@@ -172,17 +172,24 @@ BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window) const {
   for (size_t rank = 0; rank < steps_.size(); ++rank) {
     const std::deque<StepRecord>& steps = steps_[rank];
     RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank};
-    for (const StepRecord& step : steps) view.load_unfinished += step.load;
+    for (const StepRecord& step : steps) {
+      const auto requests = static_cast<int64_t>(step.segments.size());
+      view.load_unfinished += step.load;
+      view.tokens_unfinished += step.tokens + step.hit_tokens;
+      (&step == &steps.front() ? view.running_requests : view.staged_requests) += requests;
+    }
     if (!steps.empty()) view.unfinished_step = steps.back().id;
     ranks.push_back(view);
   }
   return plan_batch({.window = window,
                      .more_waiting = queue_.size() > static_cast<int32_t>(window.size()),
+                     .first_is_due = queue_.bypassed() >= static_cast<uint64_t>(config_.bypass_max),
                      .index = &index_,
                      .ranks = ranks,
                      .config = &config_,
                      .cost = &cost_,
                      .policy = policy_.get(),
+                     .now_ns = clock_.now_ns(),
                      .pressing_ns = pressing_ns()});
 }
 

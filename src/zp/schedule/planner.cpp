@@ -21,9 +21,15 @@ class Pass final {
   }
 
   BatchPlan run() {
+    // What the policy passes over gets what room is left in the end.
+    std::vector<const QueuedRequest*> passed;
     for (const QueuedRequest* request : ordered()) {
       if (full()) break;
-      consider(*request);
+      if (!consider(*request, false)) passed.push_back(request);
+    }
+    for (const QueuedRequest* request : passed) {
+      if (full()) break;
+      consider(*request, true);
     }
     BatchPlan plan;
     for (RankFill& fill : fills_) plan.steps.push_back(fill.finish());
@@ -69,18 +75,27 @@ class Pass final {
             .waited_ns = input_.now_ns - request.request.arrival_ns};
   }
 
-  void consider(const QueuedRequest& request) {
+  // The longest match on ranks that get no step from this plan, or cannot take the request into theirs.
+  [[nodiscard]] int32_t matched_elsewhere() const {
+    int32_t longest = 0;
+    for (size_t rank = 0; rank < input_.ranks.size(); ++rank)
+      if (!input_.ranks[rank].open && !input_.ranks[rank].retired) longest = std::max(longest, resident_[rank]);
+    for (const RankChoice& choice : choices_)
+      if (!choice.eligible) longest = std::max(longest, choice.matched_blocks);
+    return longest;
+  }
+
+  /// False if a rank could have taken it and the policy passed it over.
+  bool consider(const QueuedRequest& request, bool last_call) {
     const bool pressing = request.presses(input_.pressing_ns);
     input_.index->match(request.path, resident_);
     for (size_t i = 0; i < fills_.size(); ++i) choices_[i] = choice(fills_[i], request, pressing);
-    RouteRequest route{.sequence = request.sequence - 1,
-                       .tokens = request.tokens(),
-                       .uncached_tokens = request.tokens(),
-                       .waited_ns = input_.now_ns - request.request.arrival_ns};
-    for (const RankChoice& choice : choices_)
-      route.uncached_tokens =
-          std::min(route.uncached_tokens, request.tokens() - int64_t{choice.matched_blocks} * kBlockTokens);
+    RouteRequest route = route_request(request);
+    route.matched_elsewhere = matched_elsewhere();
+    // Who presses, or was passed over too often, does not wait for a better place.
+    route.last_call = last_call || pressing || (input_.first_is_due && &request == input_.window.front());
     const int32_t rank = input_.policy->choose(route, choices_);
+    if (rank < 0 && !route.last_call && std::ranges::any_of(choices_, &RankChoice::eligible)) return false;
     for (size_t i = 0; i < fills_.size(); ++i) {
       if (rank < 0) {
         fills_[i].turned_away(pressing);
@@ -89,6 +104,7 @@ class Pass final {
         fills_[i].place(request, choices_[i].matched_blocks, resident_[static_cast<size_t>(rank)]);
       }
     }
+    return true;
   }
 
   [[nodiscard]] RankChoice choice(const RankFill& fill, const QueuedRequest& request, bool pressing) const {

@@ -17,6 +17,7 @@ namespace zp {
 /// What a plan needs to know of a rank.
 struct RankView {
   bool open = false;                          ///< it can be given another step
+  bool retired = false;                       ///< it will never be given one
   double load_unfinished = 0;                 ///< of the steps it was given and has not finished
   int64_t staged_requests = 0;                ///< of these steps but the first
   int64_t running_requests = 0;               ///< of the first

@@ -21,7 +21,7 @@ constexpr double kTokensPerWaitedSecond = 500;
 
 }  // namespace
 
-int32_t PrefixSaturationPolicy::choose(const RouteRequest& /*request*/, std::span<const RankChoice> ranks) const {
+int32_t PrefixSaturationPolicy::choose(const RouteRequest& request, std::span<const RankChoice> ranks) const {
   const RankChoice* best = nullptr;
   for (const RankChoice& choice : ranks) {
     if (!choice.eligible) continue;
@@ -30,7 +30,13 @@ int32_t PrefixSaturationPolicy::choose(const RouteRequest& /*request*/, std::spa
         (choice.matched_blocks == best->matched_blocks && choice.load_unfinished < best->load_unfinished);
     if (better) best = &choice;
   }
-  return best == nullptr ? -1 : best->rank;
+  if (best == nullptr) return -1;
+  const bool waits = !request.last_call && request.matched_elsewhere - best->matched_blocks >= kPatienceBlocks;
+  return waits ? -1 : best->rank;
+}
+
+double PrefixSaturationPolicy::order_key(const RouteRequest& request) const {
+  return static_cast<double>(request.uncached_tokens - request.tokens);
 }
 
 int32_t RoundRobinPolicy::choose(const RouteRequest& request, std::span<const RankChoice> ranks) const {

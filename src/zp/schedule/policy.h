@@ -16,6 +16,9 @@ struct RouteRequest {
   int64_t tokens = 0;           ///< all of them
   int64_t uncached_tokens = 0;  ///< on the rank that has most of it
   int64_t waited_ns = 0;
+  int32_t matched_elsewhere = 0;  ///< blocks: the longest match on a rank that cannot take it in this plan
+  /// Passed over, it would stay behind although a rank has room for it, and no other request wants that room.
+  bool last_call = false;
 };
 
 /// One rank as a policy sees it, for one request.
@@ -44,7 +47,8 @@ class RoutePolicy {
   virtual ~RoutePolicy() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   [[nodiscard]] virtual RouteTime time() const noexcept = 0;
-  /// A rank among the eligible ones, or -1 to pass the request over in this plan.
+  /// A rank among the eligible ones, or -1 to pass the request over: it is asked about once more, at the end of the plan,
+  /// if a rank still has room.
   [[nodiscard]] virtual int32_t choose(const RouteRequest& request, std::span<const RankChoice> ranks) const = 0;
   /// Whether requests of the same urgency are looked at by rising order_key() rather than in order of arrival.
   [[nodiscard]] virtual bool reorders() const noexcept { return false; }
@@ -52,12 +56,20 @@ class RoutePolicy {
 };
 
 /// Ours: the longest match; among equal matches, and when nothing matches, the least unfinished load, then the lowest
-/// rank. A hot prefix spills to other ranks by the same rule, once its rank is no longer eligible.
+/// rank. What saves most is looked at first, since it is cached now and may not be later. A request whose prefix lies on
+/// a rank that is full waits for it if the difference is long, as long as ranks with room find other work; short
+/// prefixes, and those that nobody else leaves room for, spill at once by the same rule.
 class PrefixSaturationPolicy final : public RoutePolicy {
  public:
+  /// A prefix is long from here on: computing it again takes a good part of a step, while a copy of a shorter one soon
+  /// pays.
+  static constexpr int32_t kPatienceBlocks = 64;
+
   [[nodiscard]] std::string_view name() const noexcept override { return "prefix-saturation"; }
   [[nodiscard]] RouteTime time() const noexcept override { return RouteTime::kWhenPlanned; }
   [[nodiscard]] int32_t choose(const RouteRequest& request, std::span<const RankChoice> ranks) const override;
+  [[nodiscard]] bool reorders() const noexcept override { return true; }
+  [[nodiscard]] double order_key(const RouteRequest& request) const override;
 };
 
 /// Each rank in turn; the next eligible one where that one is not.

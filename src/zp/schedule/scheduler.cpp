@@ -171,7 +171,7 @@ BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window) const {
   std::vector<RankView> ranks;
   for (size_t rank = 0; rank < steps_.size(); ++rank) {
     const std::deque<StepRecord>& steps = steps_[rank];
-    RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank};
+    RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank, .retired = retired_[rank]};
     for (const StepRecord& step : steps) {
       const auto requests = static_cast<int64_t>(step.segments.size());
       view.load_unfinished += step.load;

@@ -47,8 +47,8 @@ class RoutePolicy {
   virtual ~RoutePolicy() = default;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   [[nodiscard]] virtual RouteTime time() const noexcept = 0;
-  /// A rank among the eligible ones, or -1 to pass the request over: it is asked about once more, at the end of the plan,
-  /// if a rank still has room.
+  /// A rank among the eligible ones, or -1 to pass the request over: it is asked about once more, at the end of the
+  /// plan, if a rank still has room.
   [[nodiscard]] virtual int32_t choose(const RouteRequest& request, std::span<const RankChoice> ranks) const = 0;
   /// Whether requests of the same urgency are looked at by rising order_key() rather than in order of arrival.
   [[nodiscard]] virtual bool reorders() const noexcept { return false; }
@@ -56,8 +56,8 @@ class RoutePolicy {
 };
 
 /// Ours: the longest match; among equal matches, and when nothing matches, the least unfinished load, then the lowest
-/// rank. What saves most is looked at first, since it is cached now and may not be later. A request whose prefix lies on
-/// a rank that is full waits for it if the difference is long, as long as ranks with room find other work; short
+/// rank. What saves most is looked at first, since it is cached now and may not be later. A request whose prefix lies
+/// on a rank that is full waits for it if the difference is long, as long as ranks with room find other work; short
 /// prefixes, and those that nobody else leaves room for, spill at once by the same rule.
 class PrefixSaturationPolicy final : public RoutePolicy {
  public:

@@ -63,6 +63,20 @@ TEST(Routing, SpreadsUnrelatedRequestsByLoad) {
   EXPECT_EQ(ids(t.next(3)), list({3, 7}));
 }
 
+TEST(Routing, OnePlanGivesStepsToManyRanks) {
+  SchedulerUnderTest t(ranks_of(4, 1000));
+  for (uint64_t id = 0; id < 8; ++id) t.submit(id, text(static_cast<int32_t>(id), 100));
+  const std::vector<int32_t> ranks = {3, 0, 1};
+  const auto steps = t.scheduler.next_steps(ranks);
+  t.scheduler.check_invariants();
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(ids(steps[0]), list({3, 7}));
+  EXPECT_EQ(ids(steps[1]), list({0, 4}));
+  EXPECT_EQ(ids(steps[2]), list({1, 5}));
+  EXPECT_TRUE(t.scheduler.next_steps(ranks, StepFill::kFullOnly).empty());  // two requests would fill no step
+  EXPECT_EQ(ids(t.next(2)), list({2, 6}));
+}
+
 TEST(Routing, SendsARequestToTheRankThatHoldsItsPrefix) {
   SchedulerUnderTest t(ranks_of(2, 1000));
   const std::vector<int32_t> a = text(1, 160);
@@ -147,8 +161,7 @@ TEST(Routing, NobodyWaitsForARetiredRank) {
 
 // However much other work there is, a request that was passed over bypass_max times stops waiting for its prefix.
 TEST(Routing, WaitingForAPrefixIsBounded) {
-  SchedulerUnderTest t(
-      {.pool_blocks = {512, 512}, .load = token_load(100), .step_tokens_max = 8000, .bypass_max = 3});
+  SchedulerUnderTest t({.pool_blocks = {512, 512}, .load = token_load(100), .step_tokens_max = 8000, .bypass_max = 3});
   const std::vector<int32_t> prefix = text(1, 16 * PrefixSaturationPolicy::kPatienceBlocks);
   t.submit(1, prefix);
   t.finish(t.next(0)->id);

@@ -147,6 +147,15 @@ INSTANTIATE_TEST_SUITE_P(Simulator, EveryPolicy, testing::ValuesIn(policy_names(
                            return name;
                          });
 
+TEST(Simulator, SpreadsOverManyRanks) {
+  Workload w = grouped(300, 1, 100, 100);
+  const SimulationReport r = simulate(simulation(100, 200), w);
+  EXPECT_EQ(r.requests, 300);
+  for (const RankReport& rank : r.ranks) EXPECT_EQ(rank.requests, 3);
+  EXPECT_NEAR(r.makespan_seconds, 3 * 400e-6, 1e-9);
+  EXPECT_NEAR(r.load_spread(), 1, 1e-9);
+}
+
 TEST(Simulator, ValidationNamesEveryProblem) {
   SimulationSpec spec = simulation(0, 100);
   spec.policy = "best";

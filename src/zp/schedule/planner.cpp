@@ -55,8 +55,8 @@ class Pass final {
     for (size_t begin = 0, end = 0; begin < window.size(); begin = end) {
       keyed.clear();
       for (end = begin; end < window.size() && urgency(end) == urgency(begin); ++end) {
-        input_.index->match(window[end]->path, resident_);
-        keyed.emplace_back(input_.policy->order_key(route_request(*window[end])), window[end]);
+        const RouteRequest route = route_request(*window[end], longest_match(*window[end]));
+        keyed.emplace_back(input_.policy->order_key(route), window[end]);
       }
       std::ranges::stable_sort(keyed, {}, [](const auto& entry) { return entry.first; });
       for (size_t i = begin; i < end; ++i) window[i] = keyed[i - begin].second;
@@ -64,15 +64,19 @@ class Pass final {
     return window;
   }
 
-  /// Requires its match in resident_.
-  [[nodiscard]] RouteRequest route_request(const QueuedRequest& request) const {
-    int32_t blocks = 0;
-    for (const RankFill& fill : fills_)
-      blocks = std::max(blocks, fill.reusable(request, resident_[static_cast<size_t>(fill.rank())]));
+  [[nodiscard]] RouteRequest route_request(const QueuedRequest& request, int32_t matched) const {
     return {.sequence = request.sequence - 1,
             .tokens = request.tokens(),
-            .uncached_tokens = request.tokens() - int64_t{blocks} * kBlockTokens,
+            .uncached_tokens = request.tokens() - int64_t{matched} * kBlockTokens,
             .waited_ns = input_.now_ns - request.request.arrival_ns};
+  }
+
+  // Before anything is placed: what an open rank has of a request.
+  [[nodiscard]] int32_t longest_match(const QueuedRequest& request) {
+    input_.index->match(request.path, resident_);
+    int32_t longest = 0;
+    for (const RankFill& fill : fills_) longest = std::max(longest, resident_[static_cast<size_t>(fill.rank())]);
+    return std::min(longest, RankFill::reusable_max(request));
   }
 
   // The longest match on ranks that get no step from this plan, or cannot take the request into theirs.
@@ -89,8 +93,13 @@ class Pass final {
   bool consider(const QueuedRequest& request, bool last_call) {
     const bool pressing = request.presses(input_.pressing_ns);
     input_.index->match(request.path, resident_);
-    for (size_t i = 0; i < fills_.size(); ++i) choices_[i] = choice(fills_[i], request, pressing);
-    RouteRequest route = route_request(request);
+    CostAt cost;
+    int32_t matched = 0;
+    for (size_t i = 0; i < fills_.size(); ++i) {
+      choices_[i] = choice(fills_[i], request, pressing, cost);
+      matched = std::max(matched, choices_[i].matched_blocks);
+    }
+    RouteRequest route = route_request(request, matched);
     route.matched_elsewhere = matched_elsewhere();
     // Who presses, or was passed over too often, does not wait for a better place.
     route.last_call = last_call || pressing || (input_.first_is_due && &request == input_.window.front());
@@ -107,17 +116,25 @@ class Pass final {
     return true;
   }
 
-  [[nodiscard]] RankChoice choice(const RankFill& fill, const QueuedRequest& request, bool pressing) const {
+  /// What a request costs with so many blocks reused. Most ranks have equally many, so it is computed once for them.
+  struct CostAt {
+    int32_t blocks = -1;
+    double load = 0;
+  };
+
+  [[nodiscard]] RankChoice choice(const RankFill& fill, const QueuedRequest& request, bool pressing,
+                                  CostAt& cost) const {
     const auto rank = static_cast<size_t>(fill.rank());
     const RankView& view = input_.ranks[rank];
     const int32_t blocks = fill.reusable(request, resident_[rank]);
     const AttentionSpan span{.prefix = int64_t{blocks} * kBlockTokens,
                              .suffix = request.tokens() - int64_t{blocks} * kBlockTokens};
+    if (cost.blocks != blocks) cost = {.blocks = blocks, .load = input_.config->load.load(input_.cost->cost(span))};
     return {.rank = fill.rank(),
             .eligible = fill.below_target(pressing) && fill.fits(span.suffix),
             .load = fill.load(),
             .load_unfinished = view.load_unfinished + fill.load(),
-            .request_load = input_.config->load.load(input_.cost->cost(span)),
+            .request_load = cost.load,
             .matched_blocks = blocks,
             .waiting = view.staged_requests + fill.requests(),
             .running = view.running_requests,

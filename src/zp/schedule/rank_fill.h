@@ -14,8 +14,10 @@ class RankFill final {
  public:
   RankFill(int32_t rank, const PlanInput& input) : input_(input) { step_.rank = rank; }
 
+  /// The most blocks of a request that can be reused: never the block of the last token.
+  [[nodiscard]] static int32_t reusable_max(const QueuedRequest& request);
   /// The first blocks of a request that it would reuse here, when the rank has `resident` of them: those, then blocks
-  /// that this step computes. Never the block of the last token.
+  /// that this step computes.
   [[nodiscard]] int32_t reusable(const QueuedRequest& request, int32_t resident) const;
   /// The step is below the target that applies to such a request.
   [[nodiscard]] bool below_target(bool pressing) const;

@@ -48,16 +48,29 @@ CancelResult Scheduler::cancel(uint64_t request) {
 }
 
 std::optional<StepPlan> Scheduler::next_step(int32_t rank, StepFill fill) {
-  ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
-  const bool busy = !steps_[static_cast<size_t>(rank)].empty();
-  if (retired_[static_cast<size_t>(rank)]) return std::nullopt;
-  if (steps_[static_cast<size_t>(rank)].size() >= kStepsPerRank || queue_.size() == 0) return std::nullopt;
+  std::vector<StepPlan> steps = next_steps(std::span(&rank, 1), fill);
+  if (steps.empty()) return std::nullopt;
+  return std::move(steps.front());
+}
+
+std::vector<StepPlan> Scheduler::next_steps(std::span<const int32_t> ranks, StepFill fill) {
+  std::vector<StepPlan> steps;
+  const auto has_room = [this](int32_t rank) {
+    ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
+    return !retired_[static_cast<size_t>(rank)] && steps_[static_cast<size_t>(rank)].size() < kStepsPerRank;
+  };
+  if (std::ranges::none_of(ranks, has_room) || queue_.size() == 0) return steps;
   const std::vector<const QueuedRequest*> window = look_ahead();
   const BatchPlan batch = plan(window);
-  const auto planned = std::ranges::find(batch.steps, rank, &PlannedStep::rank);
-  if (planned->segments.empty()) return std::nullopt;
-  if (fill == StepFill::kFullOnly && busy && planned->filled_by == StopReason::kQueueEnded) return std::nullopt;
-  return commit(*planned);
+  for (const int32_t rank : ranks) {
+    if (!has_room(rank)) continue;
+    const bool busy = !steps_[static_cast<size_t>(rank)].empty();
+    const auto planned = std::ranges::lower_bound(batch.steps, rank, {}, &PlannedStep::rank);
+    if (planned->segments.empty()) continue;
+    if (fill == StepFill::kFullOnly && busy && planned->filled_by == StopReason::kQueueEnded) continue;
+    steps.push_back(commit(*planned));
+  }
+  return steps;
 }
 
 std::vector<uint64_t> Scheduler::finish_step(uint64_t step, StepOutcome outcome) {

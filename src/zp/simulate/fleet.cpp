@@ -35,25 +35,48 @@ Fleet::Fleet(const FleetSpec& spec, const Workload& workload)
 
 void Fleet::plan() {
   take_arrivals();
+  if (lanes_.size() == 1 && ranks() > kPlannedAlone) {
+    give_steps(0);
+    give_steps(1);
+    return;
+  }
   // As the engine's dispatcher does.
-  for (int32_t r = 0; r < ranks(); ++r)
-    while (give_step(r)) continue;
+  for (int32_t r = 0; r < ranks(); ++r) {
+    const Rank& rank = ranks_[static_cast<size_t>(r)];
+    while (std::cmp_less(rank.steps.size(), kStepsPerRank)) {
+      Lane& lane = lane_of(r);
+      top_up(lane);
+      std::optional<StepPlan> plan = lane.scheduler->next_step(rank_in_lane(r), fill_for(rank));
+      if (!plan) break;
+      take_step(r, *std::move(plan));
+    }
+  }
 }
 
-bool Fleet::give_step(int32_t r) {
+// Those that have so many steps get one more.
+void Fleet::give_steps(size_t steps) {
+  std::vector<int32_t> group;
+  for (int32_t r = 0; r < ranks(); ++r)
+    if (ranks_[static_cast<size_t>(r)].steps.size() == steps) group.push_back(r);
+  if (group.empty()) return;
+  top_up(lanes_.front());
+  const StepFill fill = steps == 0 ? StepFill::kAny : StepFill::kFullOnly;
+  for (StepPlan& plan : lanes_.front().scheduler->next_steps(group, fill)) {
+    const int32_t r = plan.rank;
+    take_step(r, std::move(plan));
+  }
+}
+
+// An idle rank takes whatever there is; a busy one waits for a step worth staging.
+StepFill Fleet::fill_for(const Rank& rank) { return rank.steps.empty() ? StepFill::kAny : StepFill::kFullOnly; }
+
+void Fleet::take_step(int32_t r, StepPlan plan) {
   Rank& rank = ranks_[static_cast<size_t>(r)];
   const bool idle = rank.steps.empty();
-  if (std::cmp_greater_equal(rank.steps.size(), kStepsPerRank)) return false;
-  Lane& lane = lane_of(r);
-  top_up(lane);
-  std::optional<StepPlan> plan =
-      lane.scheduler->next_step(rank_in_lane(r), idle ? StepFill::kAny : StepFill::kFullOnly);
-  if (!plan) return false;
-  lane.queued -= static_cast<int64_t>(plan->segments.size());
-  rank.steps.push_back({.plan = *std::move(plan)});
+  lane_of(r).queued -= static_cast<int64_t>(plan.segments.size());
+  rank.steps.push_back({.plan = std::move(plan)});
   rank.steps.back().time = step_time(spec_.step, rank.steps.back().plan.cost);
   if (idle) start(rank);
-  return true;
 }
 
 std::optional<int64_t> Fleet::next_event_ns() const {

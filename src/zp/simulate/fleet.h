@@ -80,12 +80,17 @@ class Fleet final {
     int64_t tokens = 0;  ///< of both
   };
 
+  /// Up to so many ranks get their steps one after another, as the engine gives them; more would take too long.
+  static constexpr int32_t kPlannedAlone = 64;
+
   [[nodiscard]] Lane& lane_of(int32_t rank) { return lanes_[lanes_.size() == 1 ? 0 : static_cast<size_t>(rank)]; }
   [[nodiscard]] int32_t rank_in_lane(int32_t rank) const { return lanes_.size() == 1 ? rank : 0; }
   void take_arrivals();
   [[nodiscard]] size_t lane_for(size_t request);
   void top_up(Lane& lane);
-  bool give_step(int32_t rank);
+  void give_steps(size_t steps);
+  [[nodiscard]] static StepFill fill_for(const Rank& rank);
+  void take_step(int32_t rank, StepPlan plan);
   void start(Rank& rank);
   [[nodiscard]] std::optional<FleetStep> take_finished(int32_t rank);
 

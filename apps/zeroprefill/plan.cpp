@@ -55,14 +55,21 @@ void print_saturation(const PlanSpec& spec, const CapacityPlan& plan) {
   row("bound by", fmt::format("{} ({:.0f} % of a layer's time)", p.bound, p.bound_share * 100));
 }
 
+// Of a device, as the other strategies have them.
+uint64_t weight_bytes(const CapacityPlan& plan) {
+  uint64_t bytes = plan.spread.rank_bytes();
+  for (const PlanItem& item : plan.rank)
+    if (item.consumer == kReplicatedItem) bytes += item.bytes;
+  return bytes;
+}
+
 void print_strategies(const PlanSpec& spec, const CapacityPlan& plan) {
   fmt::print("\n{:<10}{:>12}{:>14}{:>14}{:>12}  {}\n", "strategy", "weights", "bytes moved", "in Table 1", "tokens/s",
              "");
   if (plan.problem.empty())
     fmt::print("{:<10}{:>12}{:>14}{:>14}{:>12.0f}  behind compute; {} more by each host link\n", "asyncep",
-               human_bytes(plan.rank.size() > 1 ? plan.rank[1].bytes + plan.spread.rank_bytes() : 0),
-               bytes(plan.traffic.moved_bytes), "0 on path", plan.prediction.tokens_per_second,
-               bytes(plan.host_layer_bytes));
+               human_bytes(weight_bytes(plan)), bytes(plan.traffic.moved_bytes), "0 on path",
+               plan.prediction.tokens_per_second, bytes(plan.host_layer_bytes));
   else
     fmt::print("{:<10}{:>52}  {}\n", "asyncep", "", plan.problem);
   for (const StrategyReport& s : plan.others)

@@ -78,7 +78,7 @@ class Planning final {
     const ModelShape& shape = spec_.shape;
     const ParameterCounts counts = parameter_counts(shape);
     plan_.rank = {{"runtime", kRuntimeBytes},
-                  {"replicated weights", static_cast<uint64_t>((counts.total() - counts.experts) * kActivationBytes)},
+                  {kReplicatedItem, static_cast<uint64_t>((counts.total() - counts.experts) * kActivationBytes)},
                   {"activations", activation_bytes(shape, step_tokens, spec_.chunk_tokens)}};
     plan_.host.clear();
     plan_.problem.clear();

@@ -41,7 +41,8 @@ struct PlanSpec {
 /// All contradictions found; empty when there are none.
 [[nodiscard]] std::vector<std::string> validate(const PlanSpec& spec);
 
-/// The consumer that is kept keys and values.
+/// Consumers: whatever is no expert, and kept keys and values.
+inline constexpr std::string_view kReplicatedItem = "replicated weights";
 inline constexpr std::string_view kKeptItem = "kept keys and values";
 
 struct PlanItem {

@@ -42,9 +42,9 @@ ScheduleRequest request_of(uint64_t id, std::vector<int32_t> tokens) {
 class Cached {
  public:
   Cached(int32_t ranks, int64_t cached)
-      : config_{.pool_blocks = std::vector<int32_t>(static_cast<size_t>(ranks),
+      : config{.pool_blocks = std::vector<int32_t>(static_cast<size_t>(ranks),
                                                     static_cast<int32_t>(cached / ranks) + 2 * kBlocks)},
-        index_(config_.pool_blocks) {
+        index(config.pool_blocks) {
     int32_t stream = 1;
     for (int32_t rank = 0; rank < ranks; ++rank) {
       keep(rank, text(0, static_cast<int32_t>(int64_t{kBlocks} * rank / ranks)));
@@ -55,16 +55,16 @@ class Cached {
   void keep(int32_t rank, const std::vector<int32_t>& tokens) {
     if (tokens.empty()) return;
     const BlockChain chain(kNamespace, tokens);
-    const auto path = index_.acquire({.cache_namespace = kNamespace, .tokens = tokens, .chain = &chain});
-    const auto made = std::span(path).subspan(static_cast<size_t>(index_.pin(rank, path)));
-    benchmark::DoNotOptimize(index_.promise(rank, made, false));
-    for (const NodeId node : made) index_.commit(rank, node);
-    index_.unpin(rank, path);
-    index_.release(path);
+    const auto path = index.acquire({.cache_namespace = kNamespace, .tokens = tokens, .chain = &chain});
+    const auto made = std::span(path).subspan(static_cast<size_t>(index.pin(rank, path)));
+    benchmark::DoNotOptimize(index.promise(rank, made, false));
+    for (const NodeId node : made) index.commit(rank, node);
+    index.unpin(rank, path);
+    index.release(path);
   }
 
-  SchedulerConfig config_;
-  PrefixIndex index_;
+  SchedulerConfig config;
+  PrefixIndex index;
 };
 
 // One request of 1,000 blocks through a plan: matched against every rank, placed, its kept blocks chosen.
@@ -75,19 +75,19 @@ void match_and_place(benchmark::State& state, int32_t ranks, int64_t cached) {
   QueuedRequest request;
   request.sequence = 1;
   request.request = request_of(1, text(0, kBlocks));
-  request.path = fixture.index_.acquire(
+  request.path = fixture.index.acquire(
       {.cache_namespace = kNamespace, .tokens = request.request.tokens, .chain = &request.request.chain});
   const std::vector<const QueuedRequest*> window = {&request};
   const std::vector<RankView> views(static_cast<size_t>(ranks), RankView{.open = true});
   for (auto _ : state) {
     benchmark::DoNotOptimize(plan_batch({.window = window,
-                                         .index = &fixture.index_,
+                                         .index = &fixture.index,
                                          .ranks = views,
-                                         .config = &fixture.config_,
+                                         .config = &fixture.config,
                                          .cost = &cost,
                                          .policy = &policy}));
   }
-  fixture.index_.release(request.path);
+  fixture.index.release(request.path);
 }
 
 void match_by_ranks(benchmark::State& state) {

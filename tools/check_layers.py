@@ -33,14 +33,16 @@ ALLOWED = {
     "parallel": MODEL,
     "cache": {"base"},
     "schedule": {"base", "cache", "shape"},
+    "plan": SCHEDULE,
     "simulate": SCHEDULE,
     "engine": EXPERT | SCHEDULE | {"parallel", "tokenizer"},
     "tokenizer": {"base"},
     "task": {"base", "tokenizer"},
     "server": {"base", "tokenizer", "task"},
 }
-# Programs see the public headers, and of the library only what turns a user's files into requests.
-APPS_ALLOWED = {"base", "tokenizer", "task"}
+# Programs see the public headers, and of the library only what turns a user's files into requests, and what plans and
+# simulates without an engine.
+APPS_ALLOWED = {"base", "tokenizer", "task", "cache", "shape", "schedule", "plan", "simulate"}
 # The public headers stand on nothing but the words for errors.
 PUBLIC_ALLOWED = {"base"}
 # Who may include zeroprefill/...: the library behind it and its users. Nothing below the engine knows of it.

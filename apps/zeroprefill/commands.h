@@ -13,6 +13,10 @@ using Command = std::function<int()>;
 [[nodiscard]] Command add_run(CLI::App& app);
 /// Says what a checkpoint is and what it takes to run it.
 [[nodiscard]] Command add_inspect(CLI::App& app);
+/// Says what a model takes on given hardware, and what to expect of it.
+[[nodiscard]] Command add_plan(CLI::App& app);
+/// Runs a workload through the scheduler in virtual time.
+[[nodiscard]] Command add_simulate(CLI::App& app);
 /// Texts to token ids, or back.
 [[nodiscard]] Command add_tokenize(CLI::App& app);
 

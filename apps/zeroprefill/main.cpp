@@ -36,6 +36,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", ZP_VERSION);
   const zp::app::Command run = zp::app::add_run(app);
   const zp::app::Command inspect = zp::app::add_inspect(app);
+  const zp::app::Command plan = zp::app::add_plan(app);
+  const zp::app::Command simulate = zp::app::add_simulate(app);
   const zp::app::Command tokenize = zp::app::add_tokenize(app);
   try {
     app.parse(argc, argv);
@@ -44,5 +46,7 @@ int main(int argc, char** argv) {
   }
   if (app.got_subcommand("run")) return run_command(run);
   if (app.got_subcommand("inspect")) return run_command(inspect);
+  if (app.got_subcommand("plan")) return run_command(plan);
+  if (app.got_subcommand("simulate")) return run_command(simulate);
   return run_command(tokenize);
 }

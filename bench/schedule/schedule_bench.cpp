@@ -103,6 +103,7 @@ void match_and_place(benchmark::State& state) {
   const CostModel cost(shape());
   const PrefixSaturationPolicy policy;
   QueuedRequest request;
+  request.sequence = 1;
   request.request = request_of(1, text(state.range(0) == 0 ? 0 : 9999, kBlocks));
   request.path = full.index_.acquire(
       {.cache_namespace = kNamespace, .tokens = request.request.tokens, .chain = &request.request.chain});

@@ -1,7 +1,6 @@
 // The built program from the outside: exit codes, messages, and files that hold what they should.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -11,40 +10,22 @@
 #include <string>
 #include <vector>
 
+#include "tests/apps/program.h"
 #include "tests/support/temporary_folder.h"
 
 namespace zp {
 namespace {
 
 using nlohmann::json;
+using test::Finished;
+using test::read_file;
 using test::TemporaryFolder;
 using ::testing::HasSubstr;
 
 const std::string kRoot = ZP_SOURCE_DIR;
 const std::string kModel = kRoot + "/models/demo-moe";
 
-struct Finished {
-  int exit_code = -1;
-  std::string out;
-  std::string err;
-};
-
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// Runs `zeroprefill <arguments>` in a shell, so that arguments may redirect.
-Finished run(const std::string& arguments) {
-  const TemporaryFolder folder;
-  const std::string out = folder.path() / "out";
-  const std::string err = folder.path() / "err";
-  const std::string command = "(" ZP_PROGRAM " " + arguments + ") >" + out + " 2>" + err;
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
+Finished run(const std::string& arguments) { return test::run_program(arguments); }
 
 std::vector<json> lines_of(const std::string& text) {
   std::vector<json> lines;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@ struct ModelOptions {
   int32_t threads = 1;
   int64_t chunk_tokens = 64;
   int64_t pool_blocks = 64;
+  std::function<std::unique_ptr<Ops>(std::unique_ptr<Ops>)> wrap{};  ///< put around the operations, if given
 };
 
 /// Logits of the whole vocabulary, and the log-sum-exp, at a sequence's last position.
@@ -40,14 +42,16 @@ class ModelUnderTest final {
                 .chunk_tokens = options.chunk_tokens,
                 .head_rows = 8,
                 .candidates = int64_t{3} * files_.shape().vocabulary},
-        ops_(make_ops(*device_, {.activation = options.activation,
-                                 .reference = options.reference,
-                                 .limits = {.moe_tokens = limits_.chunk_tokens,
-                                            .experts_per_token = files_.shape().experts_per_token,
-                                            .experts = files_.shape().experts,
-                                            .expert = {files_.shape().hidden, files_.shape().expert_intermediate},
-                                            .head_rows = limits_.head_rows,
-                                            .vocabulary = files_.shape().vocabulary}})),
+        ops_(wrapped(
+            options,
+            make_ops(*device_, {.activation = options.activation,
+                                .reference = options.reference,
+                                .limits = {.moe_tokens = limits_.chunk_tokens,
+                                           .experts_per_token = files_.shape().experts_per_token,
+                                           .experts = files_.shape().experts,
+                                           .expert = {files_.shape().hidden, files_.shape().expert_intermediate},
+                                           .head_rows = limits_.head_rows,
+                                           .vocabulary = files_.shape().vocabulary}}))),
         weights_(load_weights(files_, *device_, *ops_)),
         experts_(files_.shape(), ExpertReader(files_, *ops_), *device_, options.threads),
         moe_(*ops_, experts_, {files_.shape().hidden, files_.shape().expert_intermediate}),
@@ -98,6 +102,10 @@ class ModelUnderTest final {
   }
 
  private:
+  static std::unique_ptr<Ops> wrapped(const ModelOptions& options, std::unique_ptr<Ops> ops) {
+    return options.wrap ? options.wrap(std::move(ops)) : std::move(ops);
+  }
+
   ModelFiles files_;
   std::unique_ptr<Device> device_;
   ForwardLimits limits_;

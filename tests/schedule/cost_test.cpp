@@ -61,7 +61,7 @@ TEST(SchedulerConfig, NamesEveryProblem) {
                          .deadline_slack_ns = -1,
                          .one_off_share = 2};
   EXPECT_EQ(validate(config).size(), 9U);
-  config.pool_blocks.assign(65, 0);
+  config.pool_blocks.assign(kMaxRanks + 1, 0);
   config.load.load = nullptr;
   EXPECT_EQ(validate(config).size(), 10U);
   EXPECT_FALSE(validate(SchedulerConfig{.pool_blocks = {}}).empty());

@@ -13,22 +13,39 @@ RankChoice choice(int32_t rank, int32_t matched_blocks, double load) {
 }
 
 TEST(PrefixSaturationPolicy, TakesTheLongestMatchWhateverTheLoad) {
-  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 2, 0), choice(1, 3, 99), choice(2, 1, 0)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, std::vector{choice(0, 2, 0), choice(1, 3, 99), choice(2, 1, 0)}), 1);
 }
 
 TEST(PrefixSaturationPolicy, BreaksTiesByLoadThenByRank) {
-  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 2, 5), choice(1, 2, 4), choice(2, 2, 4)}), 1);
-  EXPECT_EQ(PrefixSaturationPolicy().choose(std::vector{choice(0, 0, 5), choice(1, 0, 4)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, std::vector{choice(0, 2, 5), choice(1, 2, 4), choice(2, 2, 4)}), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, std::vector{choice(0, 0, 5), choice(1, 0, 4)}), 1);
 }
 
 TEST(PrefixSaturationPolicy, SpillsToTheNextBestWhenTheBestIsFull) {
   std::vector<RankChoice> ranks = {choice(0, 9, 0), choice(1, 2, 8), choice(2, 0, 0)};
   ranks[0].eligible = false;
-  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), 1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), 1);
   ranks[1].eligible = false;
-  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), 2);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), 2);
   ranks[2].eligible = false;
-  EXPECT_EQ(PrefixSaturationPolicy().choose(ranks), -1);
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), -1);
+}
+
+TEST(PrefixSaturationPolicy, WaitsForALongPrefixUnlessNothingElseWantsTheRoom) {
+  const std::vector<RankChoice> ranks = {choice(0, 10, 0), choice(1, 0, 0)};
+  const PrefixSaturationPolicy policy;
+  constexpr int32_t kLong = PrefixSaturationPolicy::kPatienceBlocks;
+  EXPECT_EQ(policy.choose({.matched_elsewhere = 10 + kLong}, ranks), -1);
+  EXPECT_EQ(policy.choose({.matched_elsewhere = 10 + kLong - 1}, ranks), 0);
+  EXPECT_EQ(policy.choose({.matched_elsewhere = 10 + kLong, .last_call = true}, ranks), 0);
+}
+
+TEST(PrefixSaturationPolicy, LooksFirstAtWhatSavesMost) {
+  const PrefixSaturationPolicy policy;
+  EXPECT_LT(policy.order_key({.tokens = 900, .uncached_tokens = 100}),
+            policy.order_key({.tokens = 500, .uncached_tokens = 10}));
+  EXPECT_EQ(policy.order_key({.tokens = 900, .uncached_tokens = 900}),
+            policy.order_key({.tokens = 5, .uncached_tokens = 5}));
 }
 
 SchedulerConfig ranks_of(int32_t ranks, int64_t target) {
@@ -44,6 +61,20 @@ TEST(Routing, SpreadsUnrelatedRequestsByLoad) {
   EXPECT_EQ(ids(t.next(1)), list({1, 5}));
   EXPECT_EQ(ids(t.next(2)), list({2, 6}));
   EXPECT_EQ(ids(t.next(3)), list({3, 7}));
+}
+
+TEST(Routing, OnePlanGivesStepsToManyRanks) {
+  SchedulerUnderTest t(ranks_of(4, 1000));
+  for (uint64_t id = 0; id < 8; ++id) t.submit(id, text(static_cast<int32_t>(id), 100));
+  const std::vector<int32_t> ranks = {3, 0, 1};
+  const auto steps = t.scheduler.next_steps(ranks);
+  t.scheduler.check_invariants();
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(ids(steps[0]), list({3, 7}));
+  EXPECT_EQ(ids(steps[1]), list({0, 4}));
+  EXPECT_EQ(ids(steps[2]), list({1, 5}));
+  EXPECT_TRUE(t.scheduler.next_steps(ranks, StepFill::kFullOnly).empty());  // two requests would fill no step
+  EXPECT_EQ(ids(t.next(2)), list({2, 6}));
 }
 
 TEST(Routing, SendsARequestToTheRankThatHoldsItsPrefix) {
@@ -94,6 +125,59 @@ TEST(Routing, AHotPrefixSpillsOnceItsRankIsAtTarget) {
   EXPECT_EQ(staged->hit_tokens, 5 * 256);
   t.submit(20, joined(hot, text(30, 20)));
   EXPECT_EQ(ids(t.next(1)), list({20}));  // now rank 0 has both its steps
+}
+
+// Rank 0 holds a long prefix and has both its steps. A request with that prefix waits for it while there is other work,
+// and goes to rank 1 when there is none.
+TEST(Routing, ALongPrefixIsWaitedForWhileThereIsOtherWork) {
+  SchedulerUnderTest t({.pool_blocks = {512, 512}, .load = token_load(100), .step_tokens_max = 8000});
+  const std::vector<int32_t> prefix = text(1, 16 * PrefixSaturationPolicy::kPatienceBlocks);
+  t.submit(1, prefix);
+  t.finish(t.next(0)->id);
+  t.submit(2, joined(prefix, text(2, 100)));
+  t.submit(3, joined(prefix, text(3, 100)));
+  ASSERT_EQ(ids(t.next(0)), list({2}));
+  ASSERT_EQ(ids(t.next(0)), list({3}));
+  t.submit(4, joined(prefix, text(4, 20)));
+  t.submit(5, text(5, 120));
+  const auto other = t.next(1);
+  EXPECT_EQ(ids(other), list({5}));
+  EXPECT_EQ(other->filled_by, StopReason::kTarget);
+  const auto spilled = t.next(1);
+  EXPECT_EQ(ids(spilled), list({4}));
+  EXPECT_EQ(spilled->hit_tokens, 0);
+}
+
+TEST(Routing, NobodyWaitsForARetiredRank) {
+  SchedulerUnderTest t({.pool_blocks = {512, 512}, .load = token_load(100), .step_tokens_max = 8000});
+  const std::vector<int32_t> prefix = text(1, 16 * PrefixSaturationPolicy::kPatienceBlocks);
+  t.submit(1, prefix);
+  t.finish(t.next(0)->id);
+  EXPECT_TRUE(t.scheduler.retire_rank(0).empty());
+  t.submit(2, joined(prefix, text(2, 20)));
+  t.submit(3, text(3, 120));
+  EXPECT_EQ(ids(t.next(1)), list({2}));
+}
+
+// However much other work there is, a request that was passed over bypass_max times stops waiting for its prefix.
+TEST(Routing, WaitingForAPrefixIsBounded) {
+  SchedulerUnderTest t({.pool_blocks = {512, 512}, .load = token_load(100), .step_tokens_max = 8000, .bypass_max = 3});
+  const std::vector<int32_t> prefix = text(1, 16 * PrefixSaturationPolicy::kPatienceBlocks);
+  t.submit(1, prefix);
+  t.finish(t.next(0)->id);
+  t.submit(2, joined(prefix, text(2, 100)));
+  t.submit(3, joined(prefix, text(3, 100)));
+  (void)t.next(0);
+  (void)t.next(0);
+  t.submit(4, joined(prefix, text(4, 20)));
+  int others = 0;
+  for (uint64_t id = 5; id < 20; ++id) {
+    t.submit(id, text(static_cast<int32_t>(id), 120));
+    const auto step = t.run(1);
+    if (ids(step).front() == 4) break;
+    ++others;
+  }
+  EXPECT_EQ(others, 3);
 }
 
 TEST(Routing, EveryLoadIsBetweenTargetAndTargetPlusTheLastCost) {

@@ -121,7 +121,9 @@ TEST(Keep, NothingThatTheStepItselfReadsIsGivenAway) {
   SchedulerUnderTest t(config_of(8));
   t.submit(1, blocks(1, 8));
   t.run();
-  t.submit(2, blocks(2, 8));
+  ScheduleRequest writer = request_of(2, blocks(2, 8));
+  writer.priority = 1;  // or the reader, which saves more, would be the first segment
+  t.submit(std::move(writer));
   t.submit(3, joined(blocks(1, 8), text(2, 5)));
   const auto step = t.next();
   EXPECT_EQ(step->segments[1].prefix.size(), 8U);

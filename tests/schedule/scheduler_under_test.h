@@ -58,7 +58,8 @@ inline ScheduleRequest request_of(uint64_t id, std::vector<int32_t> tokens, std:
 
 class SchedulerUnderTest {
  public:
-  explicit SchedulerUnderTest(SchedulerConfig config) : scheduler(std::move(config), tiny_shape(), clock) {}
+  explicit SchedulerUnderTest(SchedulerConfig config, std::unique_ptr<const RoutePolicy> policy = nullptr)
+      : scheduler(std::move(config), tiny_shape(), clock, std::move(policy)) {}
 
   void submit(uint64_t id, std::vector<int32_t> tokens) { submit(request_of(id, std::move(tokens))); }
   void submit(ScheduleRequest request) { ASSERT_EQ(scheduler.submit(std::move(request)), SubmitResult::kAccepted); }

@@ -92,6 +92,49 @@ TEST(Flops, AttentionWorkIsWhatALoopOverVisiblePairsCounts) {
   }
 }
 
+TEST(Flops, AWindowHidesWhatALoopDoesNotSee) {
+  for (const int64_t window : {1, 2, 7, 16, 100}) {
+    for (const int64_t prefix : {0, 1, 6, 16, 48}) {
+      for (const int64_t suffix : {1, 2, 15, 33}) {
+        int64_t pairs = 0;
+        for (int64_t query = prefix; query < prefix + suffix; ++query)
+          for (int64_t key = 0; key <= query; ++key) pairs += query - key < window ? 1 : 0;
+        EXPECT_EQ(visible_pairs_in_window({.prefix = prefix, .suffix = suffix}, window), pairs)
+            << window << " " << prefix << " " << suffix;
+      }
+    }
+  }
+  ModelShape s = small_shape();
+  s.planning = {.sliding_window = 7, .sliding_layers = 2};
+  const AttentionSpan span{.prefix = 16, .suffix = 5};
+  const int64_t of_a_pair = 4 * (product(2, 1) + product(1, 2));
+  EXPECT_EQ(attention_flops_all_layers(s, span), of_a_pair * (visible_pairs(span) + 2 * 5 * 7));
+}
+
+// Multi-head latent attention and shared experts, matrix by matrix.
+TEST(Flops, LatentAttentionIsWhatLoopsOverItsMatricesCount) {
+  ModelShape s = small_shape();
+  s.kv_heads = 4;
+  s.planning = {.latent_query_rank = 5,
+                .latent_kv_rank = 3,
+                .latent_rope_dim = 2,
+                .latent_value_dim = 6,
+                .shared_intermediate = 4};
+  const int64_t queries = product(6, 5) + product(5, 4 * (2 + 2));
+  const int64_t keys_and_values = product(6, 3 + 2) + product(3, 4 * (2 + 6));
+  const int64_t output = product(4 * 6, 6);
+  const LinearFlops moe = linear_flops(s, FeedForward::kMoe);
+  EXPECT_EQ(moe.projections, queries + keys_and_values + output);
+  EXPECT_EQ(moe.dense, product(6, 4) + product(6, 4) + product(4, 6));
+  EXPECT_EQ(linear_flops(s, FeedForward::kDense).dense, product(6, 7) + product(6, 7) + product(7, 6));
+  EXPECT_EQ(attention_flops(s, {.prefix = 0, .suffix = 1}), 4 * (product(2 + 2, 1) + product(1, 6)));
+  EXPECT_EQ(layer_kv_bytes_per_token(s, 2), 2 * (3 + 2));
+  const ParameterCounts counts = parameter_counts(s);
+  EXPECT_EQ(counts.attention * 2, 3 * (queries + keys_and_values + output));
+  EXPECT_EQ(counts.dense, 3 * 6 * 7 + 2 * 3 * 6 * 4);
+  EXPECT_EQ(active_parameters(s), counts.total() - 2 * 3 * 3 * 6 * 3);  // 3 of 5 experts idle, in 2 layers
+}
+
 TEST(Flops, SplittingASequenceLeavesItsAttentionWork) {
   const ModelShape s = small_shape();
   EXPECT_EQ(attention_flops(s, {.prefix = 0, .suffix = 100}),

@@ -49,6 +49,8 @@ class CheckLayers(unittest.TestCase):
         self.allows("src/zp/task/task.cpp", '"zp/tokenizer/tokenizer.h"')
         self.allows("apps/zeroprefill/run.cpp", '"zp/task/task.h"')
         self.allows("apps/zeroprefill/run.cpp", '"zeroprefill/engine.h"')
+        self.allows("apps/zeroprefill/plan.cpp", '"zp/plan/capacity_plan.h"')
+        self.allows("src/zp/plan/capacity_plan.cpp", '"zp/schedule/saturation.h"')
         self.allows("src/zp/base/check.h", "<vector>")
 
     def test_refuses_what_lies_above(self):
@@ -66,6 +68,8 @@ class CheckLayers(unittest.TestCase):
 
     def test_keeps_programs_and_servers_on_the_public_interface(self):
         self.refuses("apps/zeroprefill/run.cpp", '"zp/engine/engine_impl.h"', "apps may not include engine")
+        self.refuses("src/zp/simulate/fleet.cpp", '"zp/plan/capacity_plan.h"', "simulate may not include plan")
+        self.refuses("src/zp/plan/capacity_plan.cpp", '"zp/expert/placement.h"', "plan may not include expert")
         self.refuses("src/zp/server/server.cpp", '"zp/engine/engine_impl.h"', "server may not include engine")
         self.refuses("include/zeroprefill/engine.h", '"zp/engine/engine_impl.h"', "include may not include engine")
         self.refuses("src/zp/schedule/router.cpp", '"zeroprefill/engine.h"', "may not include the public interface")

@@ -4,12 +4,14 @@
 #include <algorithm>
 
 #include "zp/base/check.h"
+#include "zp/base/math.h"
 
 namespace zp {
 
 PrefixIndex::PrefixIndex(std::span<const int32_t> capacities) {
   ZP_CHECK(!capacities.empty() && capacities.size() <= kMaxRanks, "{} ranks; 1 to {} are possible", capacities.size(),
            kMaxRanks);
+  words_ = ceil_div<size_t>(capacities.size(), kWordRanks);
   for (const int32_t capacity : capacities)
     ranks_.push_back({.pool = BlockPool(capacity),
                       .slots = std::vector<Slot>(static_cast<size_t>(capacity)),
@@ -19,16 +21,9 @@ PrefixIndex::PrefixIndex(std::span<const int32_t> capacities) {
 
 std::vector<NodeId> PrefixIndex::acquire(const SequenceBlocks& sequence) {
   std::vector<NodeId> path = tree_.acquire(sequence);
-  const auto nodes = static_cast<size_t>(tree_.id_limit());
-  if (resident_.size() < nodes) {
-    resident_.resize(nodes, 0);
-    blocks_.resize(nodes * ranks_.size(), kNoBlock);
-  }
+  const size_t words = static_cast<size_t>(tree_.id_limit()) * words_;
+  if (resident_.size() < words) resident_.resize(words, 0);
   return path;
-}
-
-BlockId PrefixIndex::block(NodeId node, int32_t rank) const {
-  return blocks_[static_cast<size_t>(node) * ranks_.size() + static_cast<size_t>(rank)];
 }
 
 const PrefixIndex::Slot* PrefixIndex::find(NodeId node, int32_t rank) const {
@@ -57,17 +52,20 @@ bool PrefixIndex::reused(NodeId node, int32_t rank) const {
 }
 
 void PrefixIndex::match(std::span<const NodeId> path, std::span<int32_t> lengths) const {
-  uint64_t matching = ~uint64_t{0} >> (kMaxRanks - ranks());
-  int32_t length = 0;
-  for (const NodeId node : path) {
-    const uint64_t still = matching & resident_ranks(node);
-    for (uint64_t ended = matching & ~still; ended != 0; ended &= ended - 1)
-      lengths[static_cast<size_t>(std::countr_zero(ended))] = length;
-    matching = still;
-    if (matching == 0) return;
-    ++length;
+  for (int32_t first = 0; first < ranks(); first += kWordRanks) {
+    const std::span<int32_t> out = lengths.subspan(static_cast<size_t>(first));
+    uint64_t matching = ~uint64_t{0} >> (kWordRanks - std::min(kWordRanks, ranks() - first));
+    int32_t length = 0;
+    for (const NodeId node : path) {
+      const uint64_t still = matching & resident_[word_of(node, first)];
+      for (uint64_t ended = matching & ~still; ended != 0; ended &= ended - 1)
+        out[static_cast<size_t>(std::countr_zero(ended))] = length;
+      matching = still;
+      if (matching == 0) break;
+      ++length;
+    }
+    for (; matching != 0; matching &= matching - 1) out[static_cast<size_t>(std::countr_zero(matching))] = length;
   }
-  for (; matching != 0; matching &= matching - 1) lengths[static_cast<size_t>(std::countr_zero(matching))] = length;
 }
 
 RoomCounts PrefixIndex::room(int32_t rank) const {
@@ -125,8 +123,8 @@ std::vector<BlockId> PrefixIndex::promise(int32_t rank, std::span<const NodeId> 
     ZP_CHECK(!resident(node, rank), "rank {} has node {} already", rank, node);
     r.slots[static_cast<size_t>(ids[i])] = Slot{.node = node, .pins = 1, .pending = true, .reused = wanted};
     if (!wanted) ++r.one_off_pinned;
-    blocks_[static_cast<size_t>(node) * ranks_.size() + static_cast<size_t>(rank)] = ids[i];
-    resident_[static_cast<size_t>(node)] |= uint64_t{1} << rank;
+    blocks_.insert(node, rank, ids[i]);
+    resident_[word_of(node, rank)] |= uint64_t{1} << (rank % kWordRanks);
     tree_.hold(node);
     if (Slot* before = find(tree_.parent(node), rank)) ++before->children;
   }
@@ -190,13 +188,17 @@ void PrefixIndex::remove(int32_t rank, BlockId block) {
   if (Slot* before = find(parent, rank)) --before->children;
   slot = Slot{};
   r.pool.free(block);
-  blocks_[static_cast<size_t>(node) * ranks_.size() + static_cast<size_t>(rank)] = kNoBlock;
-  resident_[static_cast<size_t>(node)] &= ~(uint64_t{1} << rank);
+  blocks_.erase(node, rank);
+  resident_[word_of(node, rank)] &= ~(uint64_t{1} << (rank % kWordRanks));
   tree_.unhold(node);
 }
 
 void PrefixIndex::check_invariants() const {
   tree_.check_invariants();
+  blocks_.check_invariants();
+  size_t used = 0;
+  for (const Rank& rank : ranks_) used += static_cast<size_t>(rank.pool.capacity() - rank.pool.free_count());
+  ZP_CHECK(blocks_.size() == used, "{} blocks of ranks are known, {} are used", blocks_.size(), used);
   for (int32_t rank = 0; rank < ranks(); ++rank) check_rank(rank);
 }
 

@@ -8,11 +8,12 @@
 
 #include "zp/cache/block_pool.h"
 #include "zp/cache/block_tree.h"
+#include "zp/cache/residency_map.h"
 
 namespace zp {
 
-/// The bits of a rank mask bound the number of ranks.
-inline constexpr int32_t kMaxRanks = 64;
+/// More ranks than one scheduler should have; masks of ranks grow by 8 bytes a node for each 64 of them.
+inline constexpr int32_t kMaxRanks = 1024;
 
 /// What a rank knows of a block. A block that lives only inside one step is no state of the index: it is in that step's
 /// plan alone, and nobody can find it from outside.
@@ -38,8 +39,9 @@ struct RoomCounts {
 ///   it comes before its parent. Eviction takes the front of the one-offs, then the front of the reused: so always a
 ///   block without resident children, in O(1).
 /// The two lists are what keeps a burst of suffixes, each read once, from pushing out a prefix that is read often.
-/// Memory: BlockTree's node, 8 bytes + 4 a rank for each node, 24 bytes for each pool block. Not thread-safe; owned by
-/// the scheduler's thread.
+/// Memory: for each node BlockTree's 120 bytes and share of its table, and 8 bytes for each 64 ranks; for each block
+/// that a rank has, 24 bytes and 16 to 32 in the ResidencyMap. With at most 64 ranks, below 200 bytes a cached block
+/// that one rank has. Not thread-safe; owned by the scheduler's thread.
 class PrefixIndex final {
  public:
   /// One pool a rank, of `capacities[rank]` blocks. Requires 1 to kMaxRanks ranks.
@@ -52,15 +54,17 @@ class PrefixIndex final {
   [[nodiscard]] std::vector<NodeId> acquire(const SequenceBlocks& sequence);
   void release(std::span<const NodeId> path) { tree_.release(path); }
 
-  /// Bit r: rank r holds or expects the block.
-  [[nodiscard]] uint64_t resident_ranks(NodeId node) const { return resident_[static_cast<size_t>(node)]; }
-  [[nodiscard]] bool resident(NodeId node, int32_t rank) const { return (resident_ranks(node) >> rank & 1U) != 0; }
+  /// The rank holds or expects the block.
+  [[nodiscard]] bool resident(NodeId node, int32_t rank) const {
+    return (resident_[word_of(node, rank)] >> (rank % kWordRanks) & 1U) != 0;
+  }
   /// The pool block, or kNoBlock.
-  [[nodiscard]] BlockId block(NodeId node, int32_t rank) const;
+  [[nodiscard]] BlockId block(NodeId node, int32_t rank) const { return blocks_.find(node, rank); }
   [[nodiscard]] Residency residency(NodeId node, int32_t rank) const;
   [[nodiscard]] bool pinned(NodeId node, int32_t rank) const;
   [[nodiscard]] bool reused(NodeId node, int32_t rank) const;
-  /// For each rank, how many of the path's first blocks it holds or expects. `lengths` has ranks() entries.
+  /// For each rank, how many of the path's first blocks it holds or expects. `lengths` has ranks() entries. O(blocks
+  /// that any of 64 ranks has), for each 64 ranks.
   void match(std::span<const NodeId> path, std::span<int32_t> lengths) const;
 
   [[nodiscard]] RoomCounts room(int32_t rank) const;
@@ -124,10 +128,16 @@ class PrefixIndex final {
   void check_rank(int32_t rank) const;
   void check_list(int32_t rank, const List& list) const;
 
+  static constexpr int32_t kWordRanks = 64;
+  [[nodiscard]] size_t word_of(NodeId node, int32_t rank) const {
+    return static_cast<size_t>(node) * words_ + static_cast<size_t>(rank / kWordRanks);
+  }
+
   BlockTree tree_;
   std::vector<Rank> ranks_;
-  std::vector<uint64_t> resident_;  ///< [node] -> ranks
-  std::vector<BlockId> blocks_;     ///< [node * ranks + rank]
+  size_t words_ = 1;                ///< of a mask of ranks
+  std::vector<uint64_t> resident_;  ///< [node][word]; bit r of word w: rank 64 w + r has the block
+  ResidencyMap blocks_;
 };
 
 }  // namespace zp

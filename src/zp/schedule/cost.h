@@ -15,7 +15,7 @@ namespace zp {
 struct RequestCost {
   int64_t tokens = 0;    ///< computed, that is not reused
   double attention = 0;  ///< FLOPs: scores and weighted sums, over prefix and suffix
-  double dense = 0;      ///< FLOPs: projections, router, dense feed-forward
+  double dense = 0;      ///< FLOPs: projections, router, dense feed-forward, shared experts
   double expert = 0;     ///< FLOPs: experts
 
   [[nodiscard]] double total() const noexcept { return attention + dense + expert; }
@@ -39,7 +39,9 @@ class CostModel final {
  private:
   double dense_per_token_ = 0;
   double expert_per_token_ = 0;
-  double attention_per_pair_ = 0;
+  double attention_per_pair_ = 0;         ///< of a layer that sees everything, times the share of such layers
+  double attention_per_window_pair_ = 0;  ///< of a sliding layer, likewise
+  int64_t window_ = 0;
 };
 
 /// How a step is measured against its target. The load of a step is the sum of its requests' loads, so `load` must be

@@ -1,6 +1,10 @@
 // The pass over the window.
 #include "zp/schedule/planner.h"
 
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
 #include "zp/base/check.h"
 #include "zp/schedule/rank_fill.h"
 
@@ -17,9 +21,15 @@ class Pass final {
   }
 
   BatchPlan run() {
-    for (const QueuedRequest* request : input_.window) {
+    // What the policy passes over gets what room is left in the end.
+    std::vector<const QueuedRequest*> passed;
+    for (const QueuedRequest* request : ordered()) {
       if (full()) break;
-      consider(*request);
+      if (!consider(*request, false)) passed.push_back(request);
+    }
+    for (const QueuedRequest* request : passed) {
+      if (full()) break;
+      consider(*request, true);
     }
     BatchPlan plan;
     for (RankFill& fill : fills_) plan.steps.push_back(fill.finish());
@@ -33,11 +43,68 @@ class Pass final {
     return true;
   }
 
-  void consider(const QueuedRequest& request) {
+  // The window in the order in which the policy wants to look at it.
+  std::vector<const QueuedRequest*> ordered() {
+    std::vector<const QueuedRequest*> window(input_.window.begin(), input_.window.end());
+    if (!input_.policy->reorders()) return window;
+    std::vector<std::pair<double, const QueuedRequest*>> keyed;
+    const auto urgency = [&](size_t i) {
+      return std::tuple(i == 0 && input_.first_is_due, window[i]->request.priority,
+                        window[i]->presses(input_.pressing_ns));
+    };
+    for (size_t begin = 0, end = 0; begin < window.size(); begin = end) {
+      keyed.clear();
+      for (end = begin; end < window.size() && urgency(end) == urgency(begin); ++end) {
+        const RouteRequest route = route_request(*window[end], longest_match(*window[end]));
+        keyed.emplace_back(input_.policy->order_key(route), window[end]);
+      }
+      std::ranges::stable_sort(keyed, {}, [](const auto& entry) { return entry.first; });
+      for (size_t i = begin; i < end; ++i) window[i] = keyed[i - begin].second;
+    }
+    return window;
+  }
+
+  [[nodiscard]] RouteRequest route_request(const QueuedRequest& request, int32_t matched) const {
+    return {.sequence = request.sequence - 1,
+            .tokens = request.tokens(),
+            .uncached_tokens = request.tokens() - int64_t{matched} * kBlockTokens,
+            .waited_ns = input_.now_ns - request.request.arrival_ns};
+  }
+
+  // Before anything is placed: what an open rank has of a request.
+  [[nodiscard]] int32_t longest_match(const QueuedRequest& request) {
+    input_.index->match(request.path, resident_);
+    int32_t longest = 0;
+    for (const RankFill& fill : fills_) longest = std::max(longest, resident_[static_cast<size_t>(fill.rank())]);
+    return std::min(longest, RankFill::reusable_max(request));
+  }
+
+  // The longest match on ranks that get no step from this plan, or cannot take the request into theirs.
+  [[nodiscard]] int32_t matched_elsewhere() const {
+    int32_t longest = 0;
+    for (size_t rank = 0; rank < input_.ranks.size(); ++rank)
+      if (!input_.ranks[rank].open && !input_.ranks[rank].retired) longest = std::max(longest, resident_[rank]);
+    for (const RankChoice& choice : choices_)
+      if (!choice.eligible) longest = std::max(longest, choice.matched_blocks);
+    return longest;
+  }
+
+  /// False if a rank could have taken it and the policy passed it over.
+  bool consider(const QueuedRequest& request, bool last_call) {
     const bool pressing = request.presses(input_.pressing_ns);
     input_.index->match(request.path, resident_);
-    for (size_t i = 0; i < fills_.size(); ++i) choices_[i] = choice(fills_[i], request, pressing);
-    const int32_t rank = input_.policy->choose(choices_);
+    CostAt cost;
+    int32_t matched = 0;
+    for (size_t i = 0; i < fills_.size(); ++i) {
+      choices_[i] = choice(fills_[i], request, pressing, cost);
+      matched = std::max(matched, choices_[i].matched_blocks);
+    }
+    RouteRequest route = route_request(request, matched);
+    route.matched_elsewhere = matched_elsewhere();
+    // Who presses, or was passed over too often, does not wait for a better place.
+    route.last_call = last_call || pressing || (input_.first_is_due && &request == input_.window.front());
+    const int32_t rank = input_.policy->choose(route, choices_);
+    if (rank < 0 && !route.last_call && std::ranges::any_of(choices_, &RankChoice::eligible)) return false;
     for (size_t i = 0; i < fills_.size(); ++i) {
       if (rank < 0) {
         fills_[i].turned_away(pressing);
@@ -46,19 +113,32 @@ class Pass final {
         fills_[i].place(request, choices_[i].matched_blocks, resident_[static_cast<size_t>(rank)]);
       }
     }
+    return true;
   }
 
-  [[nodiscard]] RankChoice choice(const RankFill& fill, const QueuedRequest& request, bool pressing) const {
+  /// What a request costs with so many blocks reused. Most ranks have equally many, so it is computed once for them.
+  struct CostAt {
+    int32_t blocks = -1;
+    double load = 0;
+  };
+
+  [[nodiscard]] RankChoice choice(const RankFill& fill, const QueuedRequest& request, bool pressing,
+                                  CostAt& cost) const {
     const auto rank = static_cast<size_t>(fill.rank());
+    const RankView& view = input_.ranks[rank];
     const int32_t blocks = fill.reusable(request, resident_[rank]);
     const AttentionSpan span{.prefix = int64_t{blocks} * kBlockTokens,
                              .suffix = request.tokens() - int64_t{blocks} * kBlockTokens};
+    if (cost.blocks != blocks) cost = {.blocks = blocks, .load = input_.config->load.load(input_.cost->cost(span))};
     return {.rank = fill.rank(),
             .eligible = fill.below_target(pressing) && fill.fits(span.suffix),
             .load = fill.load(),
-            .load_unfinished = input_.ranks[rank].load_unfinished + fill.load(),
-            .request_load = input_.config->load.load(input_.cost->cost(span)),
-            .matched_blocks = blocks};
+            .load_unfinished = view.load_unfinished + fill.load(),
+            .request_load = cost.load,
+            .matched_blocks = blocks,
+            .waiting = view.staged_requests + fill.requests(),
+            .running = view.running_requests,
+            .tokens = view.tokens_unfinished + fill.sequence_tokens()};
   }
 
   const PlanInput& input_;

@@ -17,7 +17,11 @@ namespace zp {
 /// What a plan needs to know of a rank.
 struct RankView {
   bool open = false;                          ///< it can be given another step
+  bool retired = false;                       ///< it will never be given one
   double load_unfinished = 0;                 ///< of the steps it was given and has not finished
+  int64_t staged_requests = 0;                ///< of these steps but the first
+  int64_t running_requests = 0;               ///< of the first
+  int64_t tokens_unfinished = 0;              ///< of all these requests, reused ones too
   std::optional<uint64_t> unfinished_step{};  ///< the last of them
 };
 
@@ -25,11 +29,13 @@ struct RankView {
 struct PlanInput {
   std::span<const QueuedRequest* const> window;  ///< in order; interned
   bool more_waiting = false;                     ///< requests beyond the window
+  bool first_is_due = false;                     ///< the first of the window was passed over too often: it stays first
   const PrefixIndex* index = nullptr;
   std::span<const RankView> ranks;
   const SchedulerConfig* config = nullptr;
   const CostModel* cost = nullptr;
   const RoutePolicy* policy = nullptr;
+  int64_t now_ns = 0;
   int64_t pressing_ns = 0;  ///< deadlines up to here press
 };
 
@@ -61,7 +67,8 @@ struct BatchPlan {
   std::vector<PlannedStep> steps;
 };
 
-/// Deterministic, and changes nothing. Each request of the window goes to the rank that the policy chooses among the
+/// Deterministic, and changes nothing. Each request of the window, in its order (or, among those of one priority that
+/// press alike, in the policy's), goes to the rank that the policy chooses among the
 /// open ranks whose step is below target and has room for it, or stays. A request reuses the longest run of its blocks
 /// that the rank holds, expects, or computes earlier in the same step, but always computes at least its last token.
 [[nodiscard]] BatchPlan plan_batch(const PlanInput& input);

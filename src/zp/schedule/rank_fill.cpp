@@ -5,10 +5,14 @@
 
 namespace zp {
 
+// The block of the last token is computed even if it is known: an answer needs that token's hidden state, and only keys
+// and values are kept.
+int32_t RankFill::reusable_max(const QueuedRequest& request) {
+  return static_cast<int32_t>((request.tokens() - 1) / kBlockTokens);
+}
+
 int32_t RankFill::reusable(const QueuedRequest& request, int32_t resident) const {
-  // The block of the last token is computed even if it is known: an answer needs that token's hidden state, and only
-  // keys and values are kept.
-  const auto most = static_cast<int32_t>((request.tokens() - 1) / kBlockTokens);
+  const int32_t most = reusable_max(request);
   int32_t blocks = std::min(resident, most);
   while (blocks < most && fresh_.find(request.path[static_cast<size_t>(blocks)]) != nullptr) ++blocks;
   return blocks;
@@ -56,6 +60,7 @@ void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resid
   const RequestCost cost = input_.cost->cost({.prefix = segment.begin, .suffix = int64_t{segment.end} - segment.begin});
   step_.cost += cost;
   step_.tokens += cost.tokens;
+  sequence_tokens_ += request.tokens();
   step_.load += input_.config->load.load(cost);
   pressing_ = pressing_ || request.presses(input_.pressing_ns);
   step_.segments.push_back(std::move(segment));

@@ -14,8 +14,10 @@ class RankFill final {
  public:
   RankFill(int32_t rank, const PlanInput& input) : input_(input) { step_.rank = rank; }
 
+  /// The most blocks of a request that can be reused: never the block of the last token.
+  [[nodiscard]] static int32_t reusable_max(const QueuedRequest& request);
   /// The first blocks of a request that it would reuse here, when the rank has `resident` of them: those, then blocks
-  /// that this step computes. Never the block of the last token.
+  /// that this step computes.
   [[nodiscard]] int32_t reusable(const QueuedRequest& request, int32_t resident) const;
   /// The step is below the target that applies to such a request.
   [[nodiscard]] bool below_target(bool pressing) const;
@@ -30,6 +32,9 @@ class RankFill final {
 
   [[nodiscard]] int32_t rank() const noexcept { return step_.rank; }
   [[nodiscard]] double load() const noexcept { return step_.load; }
+  [[nodiscard]] int64_t requests() const noexcept { return static_cast<int64_t>(step_.segments.size()); }
+  /// Of the requests in the step, reused tokens too.
+  [[nodiscard]] int64_t sequence_tokens() const noexcept { return sequence_tokens_; }
 
  private:
   /// A block that the step computes.
@@ -46,6 +51,7 @@ class RankFill final {
   const PlanInput& input_;
   PlannedStep step_;
   NodeMap<Fresh> fresh_;
+  int64_t sequence_tokens_ = 0;
   bool pressing_ = false;  ///< a request in the step has a pressing deadline
   bool away_for_room_ = false;
   bool away_for_deadline_ = false;

@@ -48,16 +48,29 @@ CancelResult Scheduler::cancel(uint64_t request) {
 }
 
 std::optional<StepPlan> Scheduler::next_step(int32_t rank, StepFill fill) {
-  ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
-  const bool busy = !steps_[static_cast<size_t>(rank)].empty();
-  if (retired_[static_cast<size_t>(rank)]) return std::nullopt;
-  if (steps_[static_cast<size_t>(rank)].size() >= kStepsPerRank || queue_.size() == 0) return std::nullopt;
+  std::vector<StepPlan> steps = next_steps(std::span(&rank, 1), fill);
+  if (steps.empty()) return std::nullopt;
+  return std::move(steps.front());
+}
+
+std::vector<StepPlan> Scheduler::next_steps(std::span<const int32_t> ranks, StepFill fill) {
+  std::vector<StepPlan> steps;
+  const auto has_room = [this](int32_t rank) {
+    ZP_CHECK(rank >= 0 && rank < config_.ranks(), "rank {} of {}", rank, config_.ranks());
+    return !retired_[static_cast<size_t>(rank)] && steps_[static_cast<size_t>(rank)].size() < kStepsPerRank;
+  };
+  if (std::ranges::none_of(ranks, has_room) || queue_.size() == 0) return steps;
   const std::vector<const QueuedRequest*> window = look_ahead();
   const BatchPlan batch = plan(window);
-  const auto planned = std::ranges::find(batch.steps, rank, &PlannedStep::rank);
-  if (planned->segments.empty()) return std::nullopt;
-  if (fill == StepFill::kFullOnly && busy && planned->filled_by == StopReason::kQueueEnded) return std::nullopt;
-  return commit(*planned);
+  for (const int32_t rank : ranks) {
+    if (!has_room(rank)) continue;
+    const bool busy = !steps_[static_cast<size_t>(rank)].empty();
+    const auto planned = std::ranges::lower_bound(batch.steps, rank, {}, &PlannedStep::rank);
+    if (planned->segments.empty()) continue;
+    if (fill == StepFill::kFullOnly && busy && planned->filled_by == StopReason::kQueueEnded) continue;
+    steps.push_back(commit(*planned));
+  }
+  return steps;
 }
 
 std::vector<uint64_t> Scheduler::finish_step(uint64_t step, StepOutcome outcome) {
@@ -171,18 +184,25 @@ BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window) const {
   std::vector<RankView> ranks;
   for (size_t rank = 0; rank < steps_.size(); ++rank) {
     const std::deque<StepRecord>& steps = steps_[rank];
-    RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank};
-    for (const StepRecord& step : steps) view.load_unfinished += step.load;
+    RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank, .retired = retired_[rank]};
+    for (const StepRecord& step : steps) {
+      const auto requests = static_cast<int64_t>(step.segments.size());
+      view.load_unfinished += step.load;
+      view.tokens_unfinished += step.tokens + step.hit_tokens;
+      (&step == &steps.front() ? view.running_requests : view.staged_requests) += requests;
+    }
     if (!steps.empty()) view.unfinished_step = steps.back().id;
     ranks.push_back(view);
   }
   return plan_batch({.window = window,
                      .more_waiting = queue_.size() > static_cast<int32_t>(window.size()),
+                     .first_is_due = queue_.bypassed() >= static_cast<uint64_t>(config_.bypass_max),
                      .index = &index_,
                      .ranks = ranks,
                      .config = &config_,
                      .cost = &cost_,
                      .policy = policy_.get(),
+                     .now_ns = clock_.now_ns(),
                      .pressing_ns = pressing_ns()});
 }
 

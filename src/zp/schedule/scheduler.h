@@ -69,6 +69,9 @@ class Scheduler final {
   /// The next step for `rank`: plans all ranks that have room, so that each request goes where it is best, and hands
   /// out this rank's step. Empty: nothing waits for this rank, or it already has kStepsPerRank steps.
   [[nodiscard]] std::optional<StepPlan> next_step(int32_t rank, StepFill fill = StepFill::kAny);
+  /// The next steps of several ranks from one plan, in the order of `ranks`; a rank that would get none has none. For
+  /// many ranks at once: a plan takes time for each rank that has room, so one plan a rank takes the square of it.
+  [[nodiscard]] std::vector<StepPlan> next_steps(std::span<const int32_t> ranks, StepFill fill = StepFill::kAny);
 
   /// Ends the oldest unfinished step of a rank: its requests leave. After kFailed, the steps that relied on it are
   /// recalled, and their ids returned: they must not run (or their results be dropped), and their requests wait again

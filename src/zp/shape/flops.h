@@ -18,7 +18,7 @@ struct LinearFlops {
   int64_t projections = 0;  ///< query, key, value and output: 2 * H * (Q + 2G) * D + 2 * Q * D * H
   int64_t router = 0;       ///< 2 * H * E; 0 in a dense layer
   int64_t experts = 0;      ///< k * 3 * 2 * H * I; 0 in a dense layer
-  int64_t dense = 0;        ///< 3 * 2 * H * I; 0 in a MoE layer
+  int64_t dense = 0;        ///< 3 * 2 * H * I; in a MoE layer that of its shared experts, if any
 
   [[nodiscard]] int64_t total() const noexcept { return projections + router + experts + dense; }
 };
@@ -42,8 +42,13 @@ struct AttentionSpan {
   return span.suffix * span.prefix + span.suffix * (span.suffix + 1) / 2;
 }
 
-/// Scores (Q K^T) and the weighted sum (P V) of one layer: 4 * Q * D FLOPs a visible pair.
+/// Likewise where a query sees itself and the `window` - 1 tokens before it.
+[[nodiscard]] int64_t visible_pairs_in_window(AttentionSpan span, int64_t window);
+
+/// Scores (Q K^T) and the weighted sum (P V) of one layer that sees everything: 4 * Q * D FLOPs a visible pair.
 [[nodiscard]] int64_t attention_flops(const ModelShape& shape, AttentionSpan span);
+/// Of all layers, those with a sliding window seeing less.
+[[nodiscard]] int64_t attention_flops_all_layers(const ModelShape& shape, AttentionSpan span);
 
 /// Weights by use. The embedding table is counted once where the output head shares it.
 struct ParameterCounts {
@@ -52,7 +57,7 @@ struct ParameterCounts {
   int64_t attention = 0;
   int64_t router = 0;
   int64_t experts = 0;
-  int64_t dense = 0;
+  int64_t dense = 0;  ///< dense feed-forwards and shared experts
   int64_t norms = 0;
 
   [[nodiscard]] int64_t total() const noexcept {
@@ -60,16 +65,19 @@ struct ParameterCounts {
   }
 };
 [[nodiscard]] ParameterCounts parameter_counts(const ModelShape& shape);
+/// Parameters that one token's forward pass uses: all but the experts that it is not routed to.
+[[nodiscard]] int64_t active_parameters(const ModelShape& shape);
 
 /// Bytes of one expert's three matrices, scales and padding not included.
 [[nodiscard]] int64_t expert_bytes(const ModelShape& shape, int64_t bytes_per_element);
 /// Bytes of all experts of one MoE layer.
 [[nodiscard]] int64_t layer_expert_bytes(const ModelShape& shape, int64_t bytes_per_element);
-/// Bytes of one layer's other matrices: projections, and the router or the dense feed-forward.
+/// Bytes of one layer's other matrices: projections, and the router (with shared experts) or the dense feed-forward.
 [[nodiscard]] int64_t layer_resident_bytes(const ModelShape& shape, FeedForward kind, int64_t bytes_per_element);
-/// Bytes of the keys and values of one token in one layer.
+/// Bytes of the keys and values of one token in one layer; with latent attention, of what they are unfolded from.
 [[nodiscard]] int64_t layer_kv_bytes_per_token(const ModelShape& shape, int64_t bytes_per_element);
-/// Bytes of the keys and values of one token in all layers.
+/// Bytes of the keys and values of one token in all layers. Sliding layers count like others: a prefix that is kept for
+/// reuse is kept whole.
 [[nodiscard]] int64_t kv_bytes_per_token(const ModelShape& shape, int64_t bytes_per_element);
 
 }  // namespace zp

@@ -24,6 +24,7 @@ void add_size_problems(const ModelShape& shape, std::vector<std::string>& proble
   at_most("vocabulary", shape.vocabulary, kWidthMax);
   at_most("expert_intermediate", shape.expert_intermediate, kWidthMax);
   at_most("dense_intermediate", shape.dense_intermediate, kWidthMax);
+  at_most("planning.shared_intermediate", shape.planning.shared_intermediate, kWidthMax);
   const double hidden = shape.hidden;
   const double layer = 2.0 * hidden * shape.head_dim * (static_cast<double>(shape.query_heads) + shape.kv_heads) +
                        3.0 * hidden * shape.experts * shape.expert_intermediate +
@@ -65,6 +66,12 @@ std::vector<std::string> validate(const ModelShape& shape) {
     problems.push_back(fmt::format("rope_theta is {}; it must be positive", shape.rope_theta));
   if (!(shape.norm_eps >= 0))
     problems.push_back(fmt::format("norm_eps is {}; it must not be negative", shape.norm_eps));
+  const PlanningFeatures& planning = shape.planning;
+  if (planning.sliding_layers < 0 || planning.sliding_layers > shape.layers)
+    problems.push_back(
+        fmt::format("planning.sliding_layers is {} of {} layers", planning.sliding_layers, shape.layers));
+  if (planning.sliding_layers > 0) positive("planning.sliding_window", planning.sliding_window);
+  if (planning.latent()) positive("planning.latent_value_dim", planning.latent_value_dim);
   add_size_problems(shape, problems);
   return problems;
 }

@@ -10,6 +10,24 @@ namespace zp {
 /// The feed-forward part of a layer.
 enum class FeedForward : uint8_t { kDense, kMoe };
 
+/// What some models have beyond the engine's reach. These numbers only make FLOPs, bytes and plans right: no family
+/// computes with them, and a checkpoint that needs them is refused. Zero: the model has no such thing.
+struct PlanningFeatures {
+  // Multi-head latent attention (MLA). With it, query_heads and kv_heads are equal and head_dim is the part of a query
+  // or key that is not rotated. Counted as prefill runs it: keys and values are unfolded, and their latents are kept.
+  int32_t latent_query_rank = 0;
+  int32_t latent_kv_rank = 0;
+  int32_t latent_rope_dim = 0;      ///< the rotated part of a key, one for all heads, and of each query
+  int32_t latent_value_dim = 0;     ///< of each head
+  int32_t shared_intermediate = 0;  ///< I of all shared experts of a MoE layer together: they see every token
+  int32_t sliding_window = 0;       ///< a query of a sliding layer sees this many tokens, itself included
+  int32_t sliding_layers = 0;
+  bool attention_sinks = false;  ///< a learnt logit a head; costs nothing that is counted
+
+  [[nodiscard]] bool latent() const noexcept { return latent_kv_rank > 0; }
+  friend bool operator==(const PlanningFeatures&, const PlanningFeatures&) = default;
+};
+
 /// A decoder-only transformer with grouped-query attention and dense or mixture-of-experts layers.
 struct ModelShape {
   std::string family;  ///< "qwen3_moe"
@@ -30,6 +48,7 @@ struct ModelShape {
   bool tied_embeddings = false;           ///< the output head is the embedding table
   double rope_theta = 10000.0;
   double norm_eps = 1e-6;
+  PlanningFeatures planning{};  ///< of models that are known by name, for planning only
 
   [[nodiscard]] int32_t moe_layers() const noexcept {
     int32_t count = 0;

@@ -1,0 +1,172 @@
+// Simulations against schedules worked out by hand, and facts that hold for every policy.
+#include "zp/simulate/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/simulate/simulation_under_test.h"
+
+namespace zp {
+namespace {
+
+using test::grouped;
+using test::simulation;
+
+Workload independent(std::initializer_list<int32_t> lengths) {
+  Workload w{.name = "independent", .parts = {"all"}, .requests = {}};
+  uint64_t text = 1;
+  for (const int32_t length : lengths)
+    w.requests.push_back({.pieces = {{.text = text++, .offset = 0, .count = length}}});
+  return w;
+}
+
+// Steps of 100 tokens, then of 60: 2 layers of 1 microsecond a token.
+TEST(Simulator, AddsUpStepsOfOneRank) {
+  const SimulationReport r = simulate(simulation(1, 100), independent({40, 60, 30, 30}));
+  EXPECT_EQ(r.requests, 4);
+  EXPECT_EQ(r.computed_tokens, 160);
+  EXPECT_EQ(r.hit_tokens, 0);
+  ASSERT_EQ(r.steps.size(), 2U);
+  EXPECT_EQ(r.steps[0].tokens, 100);
+  EXPECT_NEAR(r.makespan_seconds, 320e-6, 1e-9);
+  EXPECT_NEAR(r.tokens_per_second(), 500'000, 1);
+  EXPECT_NEAR(r.latency_seconds_mean, (2 * 200e-6 + 2 * 320e-6) / 4, 1e-9);
+  EXPECT_EQ(r.ranks[0].idle_seconds, 0);
+}
+
+// A layer of 100 tokens takes 100 us, its experts 130: 30 us late in the one streamed layer of each step.
+TEST(Simulator, CountsExposedTime) {
+  SimulationSpec spec = simulation(1, 100);
+  spec.step.transfer_seconds = 130e-6;
+  const SimulationReport r = simulate(spec, independent({100, 100}));
+  EXPECT_NEAR(r.ranks[0].compute_seconds, 400e-6, 1e-9);
+  EXPECT_NEAR(r.ranks[0].exposed_seconds, 60e-6, 1e-9);
+  EXPECT_NEAR(r.makespan_seconds, 460e-6, 1e-9);
+  EXPECT_NEAR(r.exposed_share(), 60.0 / 460, 1e-6);
+}
+
+// Two ranks, three steps: one rank has two of them.
+TEST(Simulator, SaysHowUnevenTheLoadIs) {
+  const SimulationReport r = simulate(simulation(2, 100), independent({100, 100, 100}));
+  EXPECT_NEAR(r.makespan_seconds, 400e-6, 1e-9);
+  EXPECT_NEAR(r.load_spread(), 2.0 / 1.5, 1e-9);
+  EXPECT_NEAR(r.idle_share(), 0.25, 1e-6);
+}
+
+TEST(Simulator, RequestsWaitUntilTheyArrive) {
+  Workload w = independent({50, 50});
+  w.requests[1].arrival_ns = 1'000'000;
+  const SimulationReport r = simulate(simulation(1, 100), w);
+  ASSERT_EQ(r.steps.size(), 2U);
+  EXPECT_EQ(r.steps[0].end_ns, 100'000);
+  EXPECT_EQ(r.steps[1].start_ns, 1'000'000);
+  EXPECT_NEAR(r.ranks[0].idle_seconds, 900e-6, 1e-9);
+  EXPECT_NEAR(r.latency_seconds_mean, 100e-6, 1e-9);
+}
+
+// Ten requests that share a long prefix and come at once: one prefix and ten suffixes, on one rank.
+TEST(Simulator, TenThatShareAPrefixCostItOnce) {
+  const SimulationReport r = simulate(simulation(4, 10'000), grouped(1, 10, 4096, 32));
+  EXPECT_EQ(r.computed_tokens, 4096 + 10 * 32);
+  EXPECT_EQ(r.hit_tokens, 9 * 4096);
+  EXPECT_EQ(r.hit_tokens, r.reusable_tokens);
+  int busy = 0;
+  for (const RankReport& rank : r.ranks) busy += rank.requests > 0 ? 1 : 0;
+  EXPECT_EQ(busy, 1);
+}
+
+// Dealt out in turn, every one of 4 ranks computes every prefix.
+TEST(Simulator, RoundRobinComputesPrefixesOnEveryRank) {
+  SimulationSpec spec = simulation(4, 1000);
+  spec.policy = "round-robin";
+  const SimulationReport r = simulate(spec, grouped(3, 8, 160, 16));
+  EXPECT_EQ(r.computed_tokens, 3 * (4 * 160 + 8 * 16));
+  for (const RankReport& rank : r.ranks) EXPECT_EQ(rank.requests, 6);
+}
+
+class EveryPolicy : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(EveryPolicy, RunsEverythingOnceAndStaysBelowTheBounds) {
+  for (const int32_t ranks : {1, 3, 8}) {
+    SimulationSpec spec = simulation(ranks, 500);
+    spec.policy = GetParam();
+    spec.pool_blocks = 200;
+    spec.look_ahead = 50;
+    Workload w = grouped(40, 12, 96, 40);
+    shuffle(w, 7);
+    const SimulationReport r = simulate(spec, w);
+    EXPECT_EQ(r.requests, 480);
+    EXPECT_EQ(r.computed_tokens + r.hit_tokens, w.tokens());
+    EXPECT_LE(r.hit_tokens, r.reusable_tokens);
+    int64_t requests = 0;
+    double busy = 0;
+    for (const RankReport& rank : r.ranks) {
+      requests += rank.requests;
+      busy += rank.compute_seconds;
+      EXPECT_NEAR(rank.compute_seconds + rank.exposed_seconds + rank.idle_seconds, r.makespan_seconds, 1e-9);
+    }
+    EXPECT_EQ(requests, 480);
+    // Every token takes 2 microseconds, whoever computes it.
+    EXPECT_NEAR(busy, static_cast<double>(r.computed_tokens) * 2e-6, 1e-6);
+    EXPECT_GE(r.makespan_seconds * ranks, busy - 1e-9);
+  }
+}
+
+TEST_P(EveryPolicy, GivesTheSameTwice) {
+  SimulationSpec spec = simulation(4, 300);
+  spec.policy = GetParam();
+  spec.pool_blocks = 100;
+  Workload w = grouped(30, 9, 80, 50);
+  shuffle(w, 11);
+  const SimulationReport a = simulate(spec, w);
+  const SimulationReport b = simulate(spec, w);
+  ASSERT_EQ(a.steps.size(), b.steps.size());
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    EXPECT_EQ(a.steps[i].rank, b.steps[i].rank);
+    EXPECT_EQ(a.steps[i].end_ns, b.steps[i].end_ns);
+    EXPECT_EQ(a.steps[i].tokens, b.steps[i].tokens);
+  }
+}
+
+TEST_P(EveryPolicy, StepsOfARankFollowEachOther) {
+  SimulationSpec spec = simulation(3, 200);
+  spec.policy = GetParam();
+  const SimulationReport r = simulate(spec, grouped(10, 10, 64, 30));
+  std::vector<int64_t> end(3, 0);
+  for (const StepRecord& step : r.steps) {
+    EXPECT_GE(step.start_ns, end[static_cast<size_t>(step.rank)]);
+    EXPECT_GT(step.end_ns, step.start_ns);
+    end[static_cast<size_t>(step.rank)] = step.end_ns;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulator, EveryPolicy, testing::ValuesIn(policy_names().begin(), policy_names().end()),
+                         [](const auto& test_case) {
+                           std::string name(test_case.param);
+                           for (char& c : name)
+                             if (c == '-') c = '_';
+                           return name;
+                         });
+
+TEST(Simulator, SpreadsOverManyRanks) {
+  Workload w = grouped(300, 1, 100, 100);
+  const SimulationReport r = simulate(simulation(100, 200), w);
+  EXPECT_EQ(r.requests, 300);
+  for (const RankReport& rank : r.ranks) EXPECT_EQ(rank.requests, 3);
+  EXPECT_NEAR(r.makespan_seconds, 3 * 400e-6, 1e-9);
+  EXPECT_NEAR(r.load_spread(), 1, 1e-9);
+}
+
+TEST(Simulator, ValidationNamesEveryProblem) {
+  SimulationSpec spec = simulation(0, 100);
+  spec.policy = "best";
+  spec.pool_blocks = -1;
+  spec.target_seconds = 0;
+  spec.step_tokens_max = 0;
+  spec.look_ahead = 0;
+  spec.step.rates.dense = 0;
+  EXPECT_EQ(validate(spec).size(), 7U);
+  EXPECT_TRUE(validate(simulation(1, 100)).empty());
+}
+
+}  // namespace
+}  // namespace zp

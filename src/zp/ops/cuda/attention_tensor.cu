@@ -1,6 +1,7 @@
 // Attention on the tensor cores (wgmma), for head dimensions 64 and 128. A block has 128 rows of queries and goes
 // through the keys in tiles of 128:
-//   - the first warpgroup fetches keys and values, by block of 16 tokens wherever they are, with cp.async;
+//   - the first warpgroup fetches keys and values, by block of 16 tokens wherever they are, with cp.async, up to three
+//     tiles ahead;
 //   - the two others have 64 rows each. While a warpgroup's product of weights and values runs, it already has the next
 //     tile's scores made, and turns them into weights; and while one warpgroup does that, the other's products run.
 //
@@ -21,8 +22,7 @@ constexpr int32_t kThreads = 3 * kGroupThreads;
 constexpr int32_t kRows = kTensorTileRows;
 constexpr int32_t kGroupRows = 64;
 constexpr int32_t kKeys = 128;
-constexpr int32_t kStages = 2;
-constexpr float kLog2E = 1.44269504088896340736f;
+constexpr int32_t kStages = 3;
 // Together, what 168 registers a thread at the start add up to.
 constexpr uint32_t kFetchRegisters = 56;
 constexpr uint32_t kMultiplyRegisters = 224;
@@ -102,7 +102,10 @@ class Fetch {
         shared_(shared),
         first_(static_cast<int32_t>(threadIdx.x) / kChunks),
         chunk_(static_cast<int32_t>(threadIdx.x) % kChunks),
-        to_(Layout<kDim>::chunk(first_, chunk_)) {}
+        to_(Layout<kDim>::chunk(first_, chunk_)),
+        total_(work.span.context + work.span.tokens),
+        row_bytes_(int64_t{p.kv_heads} * kDim * static_cast<int64_t>(sizeof(Bits16))),
+        offset_(first_ * row_bytes_ + work.kv_head * int64_t{kDim} * 2 + chunk_ * 16) {}
 
   // Keys come first, since a tile's scores are made before the values of the tile before are needed: keys 0, keys 1,
   // values 0, keys 2, values 1, and so on; item 2n - 1 is the last values.
@@ -110,6 +113,8 @@ class Fetch {
     queries();
     const int32_t items = 2 * work_.key_tiles;
     int32_t published = 0;
+    KvBlock next = find_blocks(0);                  // of the next tile of keys
+    const std::byte* values[2] = {next.v, next.v};  // of the last tile of keys, and of the one before
     for (int32_t item = 0; item < items; ++item) {
       const int32_t tile = tile_of(item);
       const uint32_t empty = is_keys(item) ? shared_.keys_empty(tile) : shared_.values_empty(tile);
@@ -119,10 +124,14 @@ class Fetch {
         while (published < item) publish(published++);
         ptx::wait_barrier(empty, parity_of(tile) ^ 1);
       }
-      if (is_keys(item))
-        rows<true>(tile, shared_.keys(tile));
-      else
-        rows<false>(tile, shared_.values(tile));
+      if (is_keys(item)) {
+        rows(tile, next.k, shared_.keys(tile));
+        values[1] = values[0];
+        values[0] = next.v;
+        next = find_blocks(tile + 1);  // long before they are needed
+      } else {
+        rows(tile, item == items - 1 ? values[0] : values[1], shared_.values(tile));
+      }
       ptx::commit_copies();
       ptx::wait_copies<kLag>();
       while (published <= item - kLag) publish(published++);
@@ -136,6 +145,7 @@ class Fetch {
   static constexpr int32_t kChunks = Layout<kDim>::kChunks;
   static constexpr int32_t kRowsApart = kGroupThreads / kChunks;
   static constexpr int32_t kRowsEach = kKeys / kRowsApart;
+  static constexpr int32_t kTileBlocks = kKeys / kKvBlockTokens;
 
   [[nodiscard]] __device__ bool is_keys(int32_t item) const {
     return item == 0 || (item % 2 == 1 && item != 2 * work_.key_tiles - 1);
@@ -161,19 +171,24 @@ class Fetch {
     }
   }
 
-  template <bool kAreKeys>
-  __device__ void rows(int32_t tile, uint32_t shared_tile) const {
-    const int32_t total = work_.span.context + work_.span.tokens;
-    const int32_t row_elements = p_.kv_heads * p_.head_dim;
-    const KvBlock* blocks = p_.blocks + work_.span.block + tile * (kKeys / kKvBlockTokens);
+  // Where a tile's blocks are, a lane each: those of block lane % kTileBlocks.
+  [[nodiscard]] __device__ KvBlock find_blocks(int32_t tile) const {
+    const int32_t block = tile * kTileBlocks + static_cast<int32_t>(threadIdx.x) % kTileBlocks;
+    return p_.blocks[work_.span.block + min(block, (total_ - 1) / kKvBlockTokens)];
+  }
+
+  // Copies this thread's chunks of a tile of keys or values, whose blocks the lanes have.
+  __device__ void rows(int32_t tile, const std::byte* block_of_lane, uint32_t shared_tile) const {
+    const int32_t left = total_ - tile * kKeys - first_;
 #pragma unroll
-    for (int32_t i = 0; i < kRowsEach; ++i) {
-      const int32_t row = first_ + i * kRowsApart;
-      const bool valid = tile * kKeys + row < total;
-      const KvBlock& block = blocks[valid ? row / kKvBlockTokens : 0];
-      const auto* base = reinterpret_cast<const Bits16*>(kAreKeys ? block.k : block.v);
-      const Bits16* from = base + (row % kKvBlockTokens) * row_elements + work_.kv_head * p_.head_dim + chunk_ * 8;
-      ptx::copy_async_16(shared_tile + to_ + static_cast<uint32_t>(i * kRowsApart) * 128, from, valid);
+    for (int32_t block = 0; block < kTileBlocks; ++block) {
+      const auto address = __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(block_of_lane), block);
+      const auto* from = reinterpret_cast<const std::byte*>(address) + offset_;
+#pragma unroll
+      for (int32_t row = 0; row < kKvBlockTokens; row += kRowsApart) {
+        const int32_t at = block * kKvBlockTokens + row;
+        ptx::copy_async_16(shared_tile + to_ + static_cast<uint32_t>(at) * 128, from + row * row_bytes_, at < left);
+      }
     }
   }
 
@@ -182,7 +197,10 @@ class Fetch {
   const Shared<kDim>& shared_;
   int32_t first_;
   int32_t chunk_;
-  uint32_t to_;  // kRowsApart is a multiple of 8, so all rows of a thread have the same swizzle
+  uint32_t to_;        // kRowsApart is a multiple of 8, so all rows of a thread have the same swizzle
+  int32_t total_;      // tokens, cached ones included
+  int64_t row_bytes_;  // of one token's keys
+  int64_t offset_;     // of this thread's first chunk in a block
 };
 
 // A consumer warpgroup. A thread has, of each eight columns, two of row lane / 4 and two of row lane / 4 + 8 of its
@@ -301,11 +319,13 @@ class Multiply {
         if (key > position_[i / 2 % 2]) scores[i] = -INFINITY;
       }
     }
-    float top[2] = {top_[0], top_[1]};
+    float tops[2][2] = {{top_[0], scores[0]}, {top_[1], scores[2]}};  // two a row: half as long a chain
 #pragma unroll
-    for (int32_t i = 0; i < kKeys / 2; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], scores[i]);
+    for (int32_t i = 0; i < kKeys / 2; ++i) tops[i / 2 % 2][i % 2] = fmaxf(tops[i / 2 % 2][i % 2], scores[i]);
+    float top[2];
 #pragma unroll
     for (int32_t i = 0; i < 2; ++i) {
+      top[i] = fmaxf(tops[i][0], tops[i][1]);
       top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 1));
       top[i] = fmaxf(top[i], __shfl_xor_sync(0xffffffffu, top[i], 2));
       rescale[i] = ptx::exp2_fast((top_[i] - top[i]) * scale_);

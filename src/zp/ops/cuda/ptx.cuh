@@ -63,4 +63,11 @@ __device__ inline float exp2_fast(float x) {
   return result;
 }
 
+/// 1 / x to about one unit of the last place.
+__device__ inline float reciprocal_fast(float x) {
+  float result = 0;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 }  // namespace zp::cuda::ptx

@@ -73,7 +73,7 @@ class SimulateCommand : public testing::Test {
  protected:
   // 40 requests of 700 tokens; four share each first block.
   std::string write_trace() {
-    const std::string path = folder_.path() / "trace.jsonl";
+    std::string path = folder_.path() / "trace.jsonl";
     std::ofstream file(path);
     for (int i = 0; i < 40; ++i)
       file << R"({"timestamp": )" << i << R"(, "input_length": 700, "hash_ids": [)" << i / 4 << ", " << 100 + i

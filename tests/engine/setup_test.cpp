@@ -68,7 +68,7 @@ TEST(EngineSetup, KeepsNoKeysAndValuesWhenToldSo) {
 
 TEST(EngineSetup, RefusesNonsenseAboutRanksAndExpertsByValueAndLimit) {
   EngineConfig config = config_of_demo();
-  config.ranks = 65;
+  config.ranks = 1025;
   config.experts.slots = 1;
   config.experts.window = 0;
   config.experts.slice_bytes = 0;
@@ -76,7 +76,7 @@ TEST(EngineSetup, RefusesNonsenseAboutRanksAndExpertsByValueAndLimit) {
   config.paced_flops_per_second = -1;
   const auto problems = validate(config);
   EXPECT_THAT(problems, ::testing::SizeIs(6));
-  EXPECT_THAT(problems, ::testing::Contains(::testing::HasSubstr("ranks is 65; it must lie in [1, 64]")));
+  EXPECT_THAT(problems, ::testing::Contains(::testing::HasSubstr("ranks is 1025; it must lie in [1, 1024]")));
   EXPECT_THAT(problems, ::testing::Contains(::testing::HasSubstr("experts.slots is 1; it must lie in [2, 64]")));
   config = config_of_demo();
   config.device = "cuda";

@@ -28,7 +28,8 @@ TEST_F(CudaRope, MatchesTheReference) {
     int64_t kv;
     int64_t dim;
   };
-  for (const Heads& heads : {Heads{6, 2, 32}, Heads{32, 4, 128}, Heads{4, 4, 64}, Heads{2, 1, 256}, Heads{1, 1, 16}}) {
+  for (const Heads& heads : {Heads{6, 2, 32}, Heads{32, 4, 128}, Heads{64, 4, 128}, Heads{1, 1, 128}, Heads{4, 4, 64},
+                             Heads{2, 1, 256}, Heads{1, 1, 16}}) {
     for (const int64_t tokens : {0, 1, 70}) {
       for (const bool norm : {true, false}) {
         std::vector<int32_t> positions;

@@ -11,9 +11,10 @@ namespace {
 // Sequences of the next launch: as many as their metadata has room for.
 class Launch {
  public:
-  Launch(const AttentionArgs& args, int32_t tile_rows)
+  Launch(const AttentionArgs& args, int32_t tile_rows, int32_t multiprocessors)
       : args_(args),
         tile_rows_(tile_rows),
+        multiprocessors_(multiprocessors),
         group_(static_cast<int32_t>(args.q.dim(1) / args.k.dim(1))),
         row_bytes_(args.k.dim(1) * args.k.dim(2) * static_cast<int64_t>(sizeof(Bf16))) {}
 
@@ -58,6 +59,7 @@ class Launch {
             .q_heads = static_cast<int32_t>(args_.q.dim(1)),
             .kv_heads = static_cast<int32_t>(args_.k.dim(1)),
             .head_dim = static_cast<int32_t>(args_.q.dim(2)),
+            .multiprocessors = multiprocessors_,
             .scale = args_.scale},
            stream.get());
     size_bytes_ = 0;
@@ -84,6 +86,7 @@ class Launch {
 
   const AttentionArgs& args_;
   int32_t tile_rows_;
+  int32_t multiprocessors_;
   int32_t group_;      // query heads a kv head
   int64_t row_bytes_;  // of one token's keys
   size_t size_bytes_ = 0;
@@ -94,12 +97,13 @@ class Launch {
 
 }  // namespace
 
-void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice choice) {
+void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice choice,
+                   int32_t multiprocessors) {
   const int64_t head_dim = args.q.dim(2);
   const bool tensor = choice == AttentionChoice::kTensor && (head_dim == 64 || head_dim == 128);
   const auto launch = tensor ? &launch_attention_tensor : &launch_attention_simple;
   const int32_t tile_rows = tensor ? kTensorTileRows : kSimpleTileRows;
-  Launch next(args, tile_rows);
+  Launch next(args, tile_rows, multiprocessors);
   for (const AttentionSequence& sequence : args.sequences) {
     if (sequence.tokens == 0) continue;
     if (!next.has_room(sequence)) next.issue(stream, ring, launch);

@@ -12,6 +12,7 @@
 namespace zp::cuda {
 
 /// Issues attention. Called within CudaStream::act().
-void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice choice);
+void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice choice,
+                   int32_t multiprocessors);
 
 }  // namespace zp::cuda

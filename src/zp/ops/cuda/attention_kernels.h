@@ -40,6 +40,7 @@ struct AttentionParams {
   int32_t q_heads;
   int32_t kv_heads;
   int32_t head_dim;
+  int32_t multiprocessors;
   float scale;
 };
 
@@ -48,7 +49,7 @@ inline constexpr int32_t kSimpleTileRows = 64;
 inline constexpr int32_t kHeadDimMax = 256;
 void launch_attention_simple(const AttentionParams& params, cudaStream_t stream);
 
-/// Tiles of 128 rows by 128 keys with wgmma; head dimensions 64 and 128.
+/// Tiles of 128 rows by 128 keys with wgmma, one block a multiprocessor; head dimensions 64 and 128.
 inline constexpr int32_t kTensorTileRows = 128;
 void launch_attention_tensor(const AttentionParams& params, cudaStream_t stream);
 

@@ -154,7 +154,7 @@ void CudaOps::attention(Stream& stream, const AttentionArgs& args) {
   const int64_t head_dim = args.q.dim(2);
   ZP_CHECK(head_dim % 16 == 0 && head_dim <= kHeadDimMax, "head dimension {}", head_dim);
   CudaStream& on = stream_of(stream);
-  on.act("attention", [&] { run_attention(on, ring_, args, choices_.attention); });
+  on.act("attention", [&] { run_attention(on, ring_, args, choices_.attention, device_.multiprocessors()); });
 }
 
 void CudaOps::store_kv(Stream& stream, const StoreKvArgs& args) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "zp/ops/cuda/kernels.h"
+#include "zp/ops/cuda/ptx.cuh"
 
 namespace zp::cuda {
 
@@ -25,8 +26,10 @@ __device__ inline float2 unpack_bf16(uint32_t bits) {
   return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits));
 }
 
-/// To a few units of the last place: exp and division are the fast ones.
-__device__ inline float silu(float x) { return __fdividef(x, 1.0f + __expf(-x)); }
+inline constexpr float kLog2E = 1.44269504088896340736f;
+
+/// To a few units of the last place: exp and division are the fast ones, which flush denormal numbers.
+__device__ inline float silu(float x) { return x * ptx::reciprocal_fast(1.0f + ptx::exp2_fast(-kLog2E * x)); }
 
 /// Every lane gets the result. The order of the sum is fixed.
 __device__ inline float warp_sum(float value) {

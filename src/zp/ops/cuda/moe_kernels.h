@@ -10,8 +10,8 @@
 
 namespace zp::cuda {
 
-/// Rows of a tile of the grouped products.
-inline constexpr int32_t kTileM = 128;
+/// Slots of a tile of the grouped products: two blocks share it.
+inline constexpr int32_t kTileM = 256;
 
 struct MoeSortParams {
   const int32_t* ids;  // [T, k]
@@ -21,7 +21,7 @@ struct MoeSortParams {
   int32_t* counts;       // [E] scratch
   int32_t* cursors;      // [E] scratch
   int32_t* offsets;      // [E + 1]: slots [offsets[e], offsets[e + 1]) are expert e's
-  int32_t* tile_starts;  // [E + 1]: the same in tiles of kTileM rows
+  int32_t* tile_starts;  // [E + 1]: the same in tiles of kTileM slots
   int32_t* slots;        // [T, k]: where an assignment went
   int32_t* tokens;       // [T * k]: of each slot
 };
@@ -49,7 +49,7 @@ struct GroupedGemmParams {
 };
 /// One thread an element: the specification of the other.
 void launch_grouped_gemm_simple(const GroupedGemmParams& params, cudaStream_t stream);
-/// On the tensor cores, one block a multiprocessor.
+/// On the tensor cores, one block a multiprocessor, in pairs.
 void launch_grouped_gemm(const GroupedGemmParams& params, int32_t multiprocessors, cudaStream_t stream);
 
 struct MoeCombineParams {

@@ -65,21 +65,33 @@ __global__ void place_kernel(MoeSortParams p) {
   }
 }
 
-// One block a token; a thread sums eight elements at a time.
+// One block a token; a thread sums eight elements at a time, and asks for kAtOnce rows before it adds them.
 __global__ void combine_kernel(MoeCombineParams p) {
+  constexpr int32_t kAtOnce = 4;
   const int64_t token = blockIdx.x;
+  const int32_t* slots = p.slots + token * p.chosen;
+  const float* weights = p.weights + token * p.chosen;
   for (int64_t h = threadIdx.x * 8; h < p.hidden; h += kThreads * 8) {
     float sum[8] = {};
-    for (int32_t j = 0; j < p.chosen; ++j) {
-      const float weight = p.weights[token * p.chosen + j];
-      const int64_t slot = p.slots[token * p.chosen + j];
-      const uint4 bits = *reinterpret_cast<const uint4*>(p.y + slot * p.y_stride + h);
-      const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+    for (int32_t first = 0; first < p.chosen; first += kAtOnce) {
+      uint4 rows[kAtOnce];
+      float weight[kAtOnce];
 #pragma unroll
-      for (int32_t i = 0; i < 4; ++i) {
-        const float2 pair = unpack_bf16(words[i]);
-        sum[2 * i] += weight * pair.x;
-        sum[2 * i + 1] += weight * pair.y;
+      for (int32_t j = 0; j < kAtOnce; ++j) {
+        if (first + j >= p.chosen) continue;
+        weight[j] = weights[first + j];
+        rows[j] = *reinterpret_cast<const uint4*>(p.y + slots[first + j] * p.y_stride + h);
+      }
+#pragma unroll
+      for (int32_t j = 0; j < kAtOnce; ++j) {
+        if (first + j >= p.chosen) continue;
+        const uint32_t words[4] = {rows[j].x, rows[j].y, rows[j].z, rows[j].w};
+#pragma unroll
+        for (int32_t i = 0; i < 4; ++i) {
+          const float2 pair = unpack_bf16(words[i]);
+          sum[2 * i] += weight[j] * pair.x;
+          sum[2 * i + 1] += weight[j] * pair.y;
+        }
       }
     }
     auto* out = reinterpret_cast<float4*>(p.out + token * p.hidden + h);

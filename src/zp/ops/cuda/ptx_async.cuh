@@ -52,11 +52,37 @@ __device__ inline bool test_barrier(uint32_t barrier, uint32_t parity) {
   return done != 0;
 }
 
-/// Copies global memory, 16-byte aligned, to shared memory; the barrier counts the bytes. One thread issues it.
-__device__ inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
+/// Copies global memory, 16-byte aligned, to the shared memory of every block of the cluster whose bit is set, to the
+/// same place in each; the barrier at the same place in each counts the bytes. One thread issues it.
+__device__ inline void copy_bulk_to_cluster(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,
+                                            uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], "
+      "%4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "h"(blocks)
+      : "memory");
+}
+
+/// This block's number in its cluster.
+__device__ inline uint32_t cluster_rank() {
+  uint32_t rank = 0;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/// Where in the cluster's shared memory block `rank` has what this block has at `address`.
+__device__ inline uint32_t cluster_address(uint32_t address, uint32_t rank) {
+  uint32_t result = 0;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(result) : "r"(address), "r"(rank));
+  return result;
+}
+/// Arrives at a barrier of some block of the cluster. Orders nothing but what has ended, as products waited for have:
+/// to release writes to another block would wait for all of the thread's stores.
+__device__ inline void arrive_in_cluster(uint32_t cluster_barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_barrier) : "memory");
+}
+/// __syncthreads() of the whole cluster.
+__device__ inline void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /// Makes this thread's earlier writes to shared memory, its finished cp.async included, visible to wgmma.

@@ -81,6 +81,97 @@ __global__ void rope_kernel(RopeParams p) {
   }
 }
 
+// Heads of 128 elements: a lane has four neighbouring ones of the first half, or of the second.
+class Rope128 {
+ public:
+  static constexpr int32_t kHeadDim = 128;
+
+  __device__ explicit Rope128(const RopeParams& p)
+      : p_(p),
+        token_(blockIdx.x),
+        heads_(p.q_heads + 2 * p.kv_heads),
+        warp_(static_cast<int32_t>(threadIdx.x) / kWarp),
+        lane_(static_cast<int32_t>(threadIdx.x) % kWarp) {}
+
+  __device__ void run(float4* cosines, float4* sines) const {
+    float4 values[kAtOnce];
+    load(warp_, values);  // they arrive while the sines are computed
+    find_turns(reinterpret_cast<float*>(cosines), reinterpret_cast<float*>(sines));
+    __syncthreads();
+    const float4 cosine = cosines[lane_ % kHalfLanes];
+    float4 sine = sines[lane_ % kHalfLanes];
+    if (lane_ < kHalfLanes) sine = make_float4(-sine.x, -sine.y, -sine.z, -sine.w);
+    for (int32_t first = warp_; first < heads_; first += kWarps * kAtOnce) {
+      if (first != warp_) load(first, values);
+#pragma unroll
+      for (int32_t i = 0; i < kAtOnce; ++i)
+        if (first + i * kWarps < heads_) turn(first + i * kWarps, values[i], cosine, sine);
+    }
+  }
+
+ private:
+  static constexpr int32_t kWarps = kThreads / kWarp;
+  static constexpr int32_t kHalfLanes = kWarp / 2;
+  static constexpr int32_t kAtOnce = 5;  // heads of a warp
+
+  __device__ void load(int32_t first, float4 (&values)[kAtOnce]) const {
+    const auto* row = reinterpret_cast<const float4*>(p_.qkv + token_ * heads_ * kHeadDim);
+#pragma unroll
+    for (int32_t i = 0; i < kAtOnce; ++i) {
+      const int32_t head = first + i * kWarps;
+      if (head < heads_) values[i] = row[head * kWarp + lane_];
+    }
+  }
+
+  __device__ void find_turns(float* cosines, float* sines) const {
+    const auto i = static_cast<int32_t>(threadIdx.x);
+    if (i >= kHeadDim / 2) return;
+    sincosf(static_cast<float>(p_.positions[token_]) * p_.inverse_frequencies[i], &sines[i], &cosines[i]);
+  }
+
+  __device__ void turn(int32_t head, float4 x, float4 cosine, float4 sine) const {
+    if (head >= p_.q_heads + p_.kv_heads) {
+      store(p_.v, p_.kv_heads, head - p_.q_heads - p_.kv_heads, x);
+      return;
+    }
+    const bool is_query = head < p_.q_heads;
+    const float* norm = is_query ? p_.q_norm : p_.k_norm;
+    if (norm != nullptr) {
+      const float squares = warp_sum(x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w);
+      const float scale = 1.0f / sqrtf(squares / static_cast<float>(kHeadDim) + p_.eps);
+      const float4 weight = reinterpret_cast<const float4*>(norm)[lane_];
+      x = make_float4(x.x * scale * weight.x, x.y * scale * weight.y, x.z * scale * weight.z, x.w * scale * weight.w);
+    }
+    const float4 other = make_float4(other_half(x.x), other_half(x.y), other_half(x.z), other_half(x.w));
+    x = make_float4(x.x * cosine.x + other.x * sine.x, x.y * cosine.y + other.y * sine.y,
+                    x.z * cosine.z + other.z * sine.z, x.w * cosine.w + other.w * sine.w);
+    if (is_query)
+      store(p_.q, p_.q_heads, head, x);
+    else
+      store(p_.k, p_.kv_heads, head - p_.q_heads, x);
+  }
+
+  __device__ static float other_half(float value) { return __shfl_xor_sync(0xffffffffu, value, kHalfLanes); }
+
+  __device__ void store(Bits16* out, int32_t heads, int32_t head, float4 x) const {
+    reinterpret_cast<uint2*>(out + (token_ * heads + head) * kHeadDim)[lane_] =
+        make_uint2(pack_bf16(x.x, x.y), pack_bf16(x.z, x.w));
+  }
+
+  const RopeParams& p_;
+  int64_t token_;
+  int32_t heads_;
+  int32_t warp_;
+  int32_t lane_;
+};
+
+// One block a token.
+__global__ void __launch_bounds__(kThreads, 4) rope_128_kernel(const __grid_constant__ RopeParams p) {
+  __shared__ float4 cosines[Rope128::kHeadDim / 8];
+  __shared__ float4 sines[Rope128::kHeadDim / 8];
+  Rope128(p).run(cosines, sines);
+}
+
 // One block a store and kind.
 __global__ void store_kv_kernel(StoreKvParams p) {
   const KvStoreEntry entry = p.stores[blockIdx.x];
@@ -94,7 +185,11 @@ __global__ void store_kv_kernel(StoreKvParams p) {
 }  // namespace
 
 void launch_rope(const RopeParams& params, cudaStream_t stream) {
-  rope_kernel<<<static_cast<unsigned>(params.tokens), kThreads, 0, stream>>>(params);
+  const auto blocks = static_cast<unsigned>(params.tokens);
+  if (params.head_dim == Rope128::kHeadDim)
+    rope_128_kernel<<<blocks, kThreads, 0, stream>>>(params);
+  else
+    rope_kernel<<<blocks, kThreads, 0, stream>>>(params);
 }
 
 void launch_store_kv(const StoreKvParams& params, cudaStream_t stream) {

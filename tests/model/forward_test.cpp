@@ -164,7 +164,7 @@ TEST_P(ForwardTest, APrefixComputedInTheSameStepGivesTheSameBits) {
 }
 
 // The specification, and the fast operations on one thread and on more than there are cores.
-constexpr ModelOptions kImplementations[] = {
+const ModelOptions kImplementations[] = {
     {.activation = DType::kF32, .reference = true}, {.activation = DType::kBf16, .reference = true},
     {.activation = DType::kF32, .threads = 1},      {.activation = DType::kBf16, .threads = 1},
     {.activation = DType::kBf16, .threads = 3},

@@ -43,7 +43,7 @@ class Cached {
  public:
   Cached(int32_t ranks, int64_t cached)
       : config{.pool_blocks = std::vector<int32_t>(static_cast<size_t>(ranks),
-                                                    static_cast<int32_t>(cached / ranks) + 2 * kBlocks)},
+                                                   static_cast<int32_t>(cached / ranks) + 2 * kBlocks)},
         index(config.pool_blocks) {
     int32_t stream = 1;
     for (int32_t rank = 0; rank < ranks; ++rank) {

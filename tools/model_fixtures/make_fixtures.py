@@ -52,11 +52,11 @@ def randomise(model: torch.nn.Module, generator: torch.Generator) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() < 2:
-                parameter.copy_(1 + 0.2 * torch.randn(parameter.shape, generator=generator))
+                parameter.copy_(1 + 0.2 * torch.randn(parameter.shape, generator=generator, device=parameter.device))
                 continue
             gain = 1.0 if "embed" in name else 1.5 / parameter.shape[-1] ** 0.5
-            values = gain * torch.randn(parameter.shape, generator=generator)
-            outlier = torch.rand(parameter.shape, generator=generator) < 0.002
+            values = gain * torch.randn(parameter.shape, generator=generator, device=parameter.device)
+            outlier = torch.rand(parameter.shape, generator=generator, device=parameter.device) < 0.002
             parameter.copy_(torch.where(outlier, values * 6, values))
 
 

@@ -1,6 +1,7 @@
 // The zeroprefill command line.
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 
 #include "commands.h"
@@ -15,7 +16,9 @@ constexpr int kExitUsage = 2;
 
 int run_command(const zp::app::Command& command) {
   try {
-    return command();
+    const int status = command();
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    zp::app::note("zeroprefill: io: writing to standard output failed\n");
   } catch (const zp::Error& error) {
     zp::app::note("zeroprefill: {}: {}\n", to_string(error.code()), error.what());
   } catch (const std::bad_alloc&) {

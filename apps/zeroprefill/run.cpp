@@ -223,6 +223,8 @@ int run(const RunOptions& options) {
   if (trace_file) {
     trace_file->write_lines(engine->trace_json());
     trace_file->close();
+    if (summary.stats.dropped_spans > 0)
+      note("the trace has no room for {} later spans, which it leaves out\n", summary.stats.dropped_spans);
   }
   print_summary(summary);
   if (summary_file) write_summary(summary, *summary_file);

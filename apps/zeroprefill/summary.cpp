@@ -119,7 +119,12 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
       {"ranks", ranks},
       {"memory_plan_bytes",
        {{"each_rank", plan_json(s.stats.memory_plan.rank)}, {"host", plan_json(s.stats.memory_plan.host)}}}};
-  if (s.stats.group) json["group"] = group_json(*s.stats.group);
+  if (s.stats.group) {
+    // Its time in collectives is that of the group.
+    for (const char* of_asyncep : {"exposed_seconds", "exposed_fraction", "peer_wait_seconds", "ranks"})
+      json[of_asyncep] = nullptr;
+    json["group"] = group_json(*s.stats.group);
+  }
   return json;
 }
 

@@ -99,7 +99,7 @@ struct EngineConfig {
   int32_t threads = 0;                ///< CPU threads that compute, shared out to the ranks; 0: all cores
   ExpertConfig experts;               ///< of "asyncep"; its peer link holds for the baselines' collectives too
   double paced_flops_per_second = 0;  ///< CPU: a rank computes no faster than this, to model a device; 0: as it can
-  bool trace = false;                 ///< note what each rank did when, for write_trace()
+  bool trace = false;                 ///< note what each rank did when, for trace_json()
   ComputeType compute = ComputeType::kAuto;
   bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
   int64_t step_tokens = 4096;      ///< a step is filled until it computes this many tokens
@@ -201,7 +201,8 @@ struct EngineStats {
   double exposed_seconds = 0;    ///< of these, compute stood still for experts
   double peer_wait_seconds = 0;  ///< of these, for another rank
   std::vector<RankStats> ranks;
-  std::optional<GroupStats> group;  ///< of a synchronous baseline
+  std::optional<GroupStats> group;  ///< of a synchronous baseline, whose ranks have no exposed time of their own
+  int64_t dropped_spans = 0;        ///< of a trace: those that its memory had no room for
 
   /// Exposed time as a share of the steps' time.
   [[nodiscard]] double exposed_fraction() const noexcept {

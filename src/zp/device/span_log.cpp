@@ -7,13 +7,22 @@ namespace zp {
 
 void SpanLog::add(Lane lane, std::string name, Event begin, Event end) {
   const std::lock_guard lock(mutex_);
-  if (entries_.size() >= spans_max_) return;
+  if (entries_.size() >= spans_max_) {
+    ++dropped_;
+    return;
+  }
   entries_.push_back({lane, std::move(name), std::move(begin), std::move(end)});
 }
 
 void SpanLog::clear() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
+  dropped_ = 0;
+}
+
+int64_t SpanLog::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
 }
 
 std::vector<Span> SpanLog::finished() const {

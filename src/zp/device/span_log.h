@@ -11,7 +11,7 @@
 namespace zp {
 
 /// Which of a rank's channels a span belongs to.
-enum class Lane : uint8_t { kCompute, kWait, kGather, kHost, kServe, kStep };
+enum class Lane : uint8_t { kCompute, kWait, kGather, kHost, kServe, kStep, kWindow };
 
 /// A span whose times are known, in nanoseconds of SteadyClock.
 struct Span {
@@ -30,6 +30,8 @@ class SpanLog final {
   void add(Lane lane, std::string name, Event begin, Event end);
   /// Forgets all spans so far.
   void clear();
+  /// How many spans were dropped.
+  [[nodiscard]] int64_t dropped() const;
   /// The spans that have ended, in the order they were added. Never blocks.
   [[nodiscard]] std::vector<Span> finished() const;
 
@@ -44,6 +46,7 @@ class SpanLog final {
   const size_t spans_max_;
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // guarded by mutex_
+  int64_t dropped_ = 0;         // likewise
 };
 
 }  // namespace zp

@@ -14,6 +14,10 @@ namespace {
 constexpr int32_t kRepeats = 2;
 constexpr int64_t kLargeTokens = 128;
 constexpr int64_t kSequenceTokens = 64;
+// Made-up steps cost a gather each. Where one takes longer than this, what computing takes does not matter much, and is
+// learnt from real steps.
+constexpr double kGatherSecondsMax = 0.1;
+constexpr double kFastestFlops = 1e13;  // FLOP/s
 
 // Sequences of made-up tokens from all over the vocabulary, one of which wants a logit.
 ForwardStep made_up_step(const ModelShape& shape, int64_t tokens) {
@@ -99,6 +103,12 @@ Calibration fit_compute(const TimedSteps& steps) {
 
 void calibrate(const CalibrationParts& parts) {
   const StreamedExperts::LinkTiming link = parts.experts.time_link();
+  const Calibration link_alone{.link_bytes_per_second = link.bytes_per_second,
+                               .copy_seconds = link.copy_seconds,
+                               .sync_seconds = sync_seconds(parts),
+                               .step_seconds = 0,
+                               .flops_per_second = kFastestFlops};
+  if (parts.experts.gather_seconds(link_alone) > kGatherSecondsMax) return parts.experts.use(link_alone);
   const int64_t large = std::min({kLargeTokens, parts.limits.tokens, parts.limits.chunk_tokens});
   const ForwardStep large_step = made_up_step(parts.shape, large);
   const ForwardStep small_step = made_up_step(parts.shape, ceil_div<int64_t>(large, 8));
@@ -109,7 +119,7 @@ void calibrate(const CalibrationParts& parts) {
   Calibration calibration = fit_compute(timed);
   calibration.link_bytes_per_second = link.bytes_per_second;
   calibration.copy_seconds = link.copy_seconds;
-  calibration.sync_seconds = sync_seconds(parts);
+  calibration.sync_seconds = link_alone.sync_seconds;
   parts.experts.use(calibration);
   // One step more, for what it says of routing; then the ring is filled as if it had not been used.
   const StepLoad load = load_of(large_step);

@@ -33,8 +33,9 @@ struct CalibrationParts {
   Stream& stream;
   const Clock& clock;
 };
-/// Times copies over the link that experts come over, a synchronization, and small steps of made-up tokens; from then
-/// on `experts` chooses by it. Leaves the slots full. Blocks; throws what a device throws.
+/// Times copies over the link that experts come over, a synchronization, and (unless the link is so slow that it alone
+/// matters) small steps of made-up tokens; from then on `experts` chooses by it. Leaves the slots full. Blocks; throws
+/// what a device throws.
 void calibrate(const CalibrationParts& parts);
 
 }  // namespace zp

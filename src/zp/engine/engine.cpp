@@ -49,6 +49,7 @@ class Engine::Impl final {
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.memory;
     if (lockstep_) stats.group = lockstep_->stats();
+    if (ranks_) stats.dropped_spans = ranks_->dropped_spans();
     return stats;
   }
   [[nodiscard]] std::string trace() const {

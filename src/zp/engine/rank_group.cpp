@@ -97,6 +97,13 @@ std::unique_ptr<StepExperts> RankGroup::make_experts(int32_t rank) {
   return std::make_unique<StepExperts>(std::move(parts));
 }
 
+int64_t RankGroup::dropped_spans() const {
+  int64_t dropped = 0;
+  for (const Loaded& rank : ranks_)
+    if (rank.spans != nullptr) dropped += rank.spans->dropped();
+  return dropped;
+}
+
 std::vector<std::vector<Span>> RankGroup::spans() const {
   std::vector<std::vector<Span>> spans;
   for (const Loaded& rank : ranks_)

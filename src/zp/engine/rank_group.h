@@ -36,6 +36,8 @@ class RankGroup final {
   [[nodiscard]] std::unique_ptr<StepExperts> make_experts(int32_t rank);
   /// Spans that have ended, by rank; empty unless a trace is wanted.
   [[nodiscard]] std::vector<std::vector<Span>> spans() const;
+  /// Spans that there was no room for.
+  [[nodiscard]] int64_t dropped_spans() const;
 
  private:
   void make_servers();

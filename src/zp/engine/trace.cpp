@@ -11,7 +11,8 @@
 namespace zp {
 namespace {
 
-constexpr std::array<std::string_view, 6> kLanes = {"compute", "waits", "gather", "host", "serve", "steps"};
+constexpr std::array<std::string_view, 7> kLanes = {"compute", "waits", "gather",    "host",
+                                                    "serve",   "steps", "own window"};
 
 }  // namespace
 

@@ -7,6 +7,14 @@
 #include "zp/base/error.h"
 
 namespace zp {
+namespace {
+
+std::string_view name_of(Lane lane) {
+  if (lane == Lane::kGather) return "gather";
+  return lane == Lane::kWindow ? "own" : "late";
+}
+
+}  // namespace
 
 HostChannel::HostChannel(const ExpertCluster& cluster, std::vector<Device*> devices, std::vector<SpanLog*> spans,
                          const StreamingSpec& spec)
@@ -151,7 +159,7 @@ bool HybridExperts::fetch() {
   if (!shares) return false;
   resolve(layer, slot, *shares);
   copies.ready.push_back(copy(*peer_stream_, copies.from_peers, Lane::kGather, layer));
-  copies.ready.push_back(copy(*own_stream_, copies.from_own_window, Lane::kGather, layer));
+  copies.ready.push_back(copy(*own_stream_, copies.from_own_window, Lane::kWindow, layer));
   std::vector<Event> pulled = copies.ready;
   copies.ready.push_back(copy(*host_stream_, copies.from_host, Lane::kHost, layer));
   {
@@ -194,7 +202,7 @@ Event HybridExperts::copy(Stream& stream, std::span<const CopyRange> copies, Lan
   Event begin = stream.record(EventTiming::kTimed);
   stream.copy_batch(copies);
   Event end = stream.record(EventTiming::kTimed);
-  spans_->add(lane, fmt::format("{} {}", lane == Lane::kGather ? "gather" : "late", layer), std::move(begin), end);
+  spans_->add(lane, fmt::format("{} {}", name_of(lane), layer), std::move(begin), end);
   return end;
 }
 

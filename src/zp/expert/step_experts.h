@@ -46,6 +46,10 @@ class StepExperts final : public MoeRunner {
   /// There is a choice, and nothing yet to base it on.
   [[nodiscard]] bool wants_calibration() const;
   [[nodiscard]] StreamedExperts::LinkTiming time_link() { return parts_.streamed->time_link(); }
+  /// How long a link with this calibration takes to bring all remote experts of a step.
+  [[nodiscard]] double gather_seconds(const Calibration& calibration) const {
+    return ModeCost(parts_.shape, parts_.placement, parts_.cost, calibration).seconds(StepMode::kGatherAll, {}, {});
+  }
   /// From now on modes are chosen by what was measured.
   void use(const Calibration& calibration);
 

@@ -125,7 +125,8 @@ void StreamedExperts::fetch() {
 StreamedExperts::LinkTiming StreamedExperts::time_link() {
   constexpr int32_t kRepeats = 3;
   constexpr size_t kSmaller = 8;
-  constexpr size_t kCopiesMax = 64;
+  constexpr double kCopiesMax = 64;
+  constexpr double kSeconds = 0.02;  // of one batch of copies
   ZP_CHECK(fetches() && ring_.fetch_turn() > ring_.use_turn(), "a link is timed that has brought nothing");
   const int64_t turn = ring_.use_turn();
   const int32_t layer = tables_.layer_of(turn);
@@ -133,8 +134,17 @@ StreamedExperts::LinkTiming StreamedExperts::time_link() {
   Stream& stream = from_peers ? *peer_stream_ : *host_stream_;
   const auto all = from_peers ? tables_.resident_copies(layer, ring_.slot_of(turn))
                               : tables_.host_copies(layer, ring_.slot_of(turn));
-  const auto whole = all.first(std::min(all.size(), kCopiesMax));
-  if (whole.empty()) return {.bytes_per_second = std::numeric_limits<double>::infinity(), .copy_seconds = 0};
+  if (all.empty()) return {.bytes_per_second = std::numeric_limits<double>::infinity(), .copy_seconds = 0};
+  const auto seconds_once = [&](std::span<const CopyRange> copies) {
+    const Event begin = stream.record(EventTiming::kTimed);
+    stream.copy_batch(copies);
+    const Event end = stream.record(EventTiming::kTimed);
+    stream.synchronize();
+    return static_cast<double>(*end.reached_ns() - *begin.reached_ns()) * 1e-9;
+  };
+  // Of a slow link a few copies say enough.
+  const double affordable = kSeconds / std::max(seconds_once(all.first(1)), kSeconds / kCopiesMax);
+  const auto whole = all.first(std::clamp<size_t>(static_cast<size_t>(affordable), 1, all.size()));
   std::vector<CopyRange> small(whole.begin(), whole.end());
   size_t whole_bytes = 0;
   size_t small_bytes = 0;
@@ -145,13 +155,7 @@ StreamedExperts::LinkTiming StreamedExperts::time_link() {
   }
   const auto seconds_of = [&](std::span<const CopyRange> copies) {
     std::array<double, kRepeats> seconds{};
-    for (double& each : seconds) {
-      const Event begin = stream.record(EventTiming::kTimed);
-      stream.copy_batch(copies);
-      const Event end = stream.record(EventTiming::kTimed);
-      stream.synchronize();
-      each = static_cast<double>(*end.reached_ns() - *begin.reached_ns()) * 1e-9;
-    }
+    for (double& each : seconds) each = seconds_once(copies);
     std::ranges::sort(seconds);
     return seconds[kRepeats / 2];
   };

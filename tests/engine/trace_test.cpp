@@ -20,7 +20,7 @@ TEST(Trace, HasAProcessForEachRankAndALaneForEachChannel) {
     names += event.at("ph") == "M" ? 1 : 0;
   }
   ASSERT_EQ(spans.size(), 3U);
-  EXPECT_EQ(names, 2 * (1 + 6));
+  EXPECT_EQ(names, 2 * (1 + 7));
   EXPECT_EQ(spans[0].at("name"), "attention 0");
   EXPECT_EQ(spans[0].at("pid"), 0);
   EXPECT_DOUBLE_EQ(spans[0].at("ts").get<double>(), 1000.0) << "microseconds from the first span on";

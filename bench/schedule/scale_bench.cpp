@@ -8,34 +8,20 @@
 #include <utility>
 #include <vector>
 
+#include "bench/schedule/requests.h"
 #include "zp/base/check.h"
 #include "zp/schedule/planner.h"
 #include "zp/schedule/scheduler.h"
-#include "zp/shape/known_models.h"
 
 namespace zp {
 namespace {
 
-constexpr std::string_view kNamespace = "bench";
 constexpr int32_t kBlocks = 1000;  // of the request that is matched
 
-const ModelShape& shape() { return find_known_model("Qwen3-30B-A3B")->shape; }
-
-std::vector<int32_t> text(int32_t stream, int32_t blocks) {
-  std::vector<int32_t> tokens;
-  tokens.reserve(static_cast<size_t>(blocks) * kBlockTokens);
-  for (int32_t i = 0; i < blocks * kBlockTokens; ++i) tokens.push_back(stream * 20'011 + i);
-  return tokens;
-}
-
-ScheduleRequest request_of(uint64_t id, std::vector<int32_t> tokens) {
-  BlockChain chain(kNamespace, tokens);
-  return {.id = id,
-          .tokens = std::move(tokens),
-          .cache_namespace = std::string(kNamespace),
-          .chain = std::move(chain),
-          .deadline_ns = {}};
-}
+using bench::kNamespace;
+using bench::request_of;
+using bench::shape;
+using bench::text;
 
 /// Ranks that hold `cached` blocks together, in sequences of `kBlocks`, and each a part of stream 0: rank r the first
 /// r / ranks of its blocks.

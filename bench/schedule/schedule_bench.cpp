@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/schedule/requests.h"
 #include "zp/base/check.h"
 #include "zp/schedule/planner.h"
 #include "zp/schedule/scheduler.h"
@@ -18,37 +19,11 @@ namespace {
 constexpr int32_t kRanks = 8;
 constexpr int32_t kBlocks = 1000;
 constexpr int32_t kPoolBlocks = 20'000;
-constexpr std::string_view kNamespace = "bench";
 
-ModelShape shape() {
-  return {.family = "qwen3_moe",
-          .layers = 48,
-          .hidden = 2048,
-          .query_heads = 32,
-          .kv_heads = 4,
-          .head_dim = 128,
-          .vocabulary = 151936,
-          .max_positions = 40960,
-          .experts = 128,
-          .experts_per_token = 8,
-          .expert_intermediate = 768,
-          .feed_forward = std::vector<FeedForward>(48, FeedForward::kMoe)};
-}
-
-std::vector<int32_t> text(int32_t stream, int32_t blocks) {
-  std::vector<int32_t> tokens;
-  for (int32_t i = 0; i < blocks * kBlockTokens; ++i) tokens.push_back(stream * 100'003 + i);
-  return tokens;
-}
-
-ScheduleRequest request_of(uint64_t id, std::vector<int32_t> tokens) {
-  BlockChain chain(kNamespace, tokens);
-  return {.id = id,
-          .tokens = std::move(tokens),
-          .cache_namespace = std::string(kNamespace),
-          .chain = std::move(chain),
-          .deadline_ns = {}};
-}
+using bench::kNamespace;
+using bench::request_of;
+using bench::shape;
+using bench::text;
 
 /// An index in which every rank's pool is nearly full of other sequences, and rank r holds r / 8 of stream 0.
 class FullIndex {

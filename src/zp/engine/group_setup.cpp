@@ -97,9 +97,7 @@ EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files
   setup.memory.rank.items = rank_items(shape, *device, spec);
   set_limits(config, *device, setup.memory);
   const size_t block_bytes = block_bytes_max(shape, spec);
-  const auto kv_blocks = static_cast<int32_t>(
-      std::min<uint64_t>(kv_bytes(config, setup.memory.rank, block_bytes) / block_bytes, INT32_MAX / 2));
-  setup.memory.rank.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
+  const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
   require_fits(setup.memory, "Fewer ranks, a smaller max_context_tokens or a smaller kv_cache_bytes take less");
 
   spec.rank.kv_blocks = kv_blocks;

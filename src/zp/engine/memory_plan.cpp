@@ -33,6 +33,13 @@ std::string table(const MemoryPlan& plan) {
 constexpr int64_t kDefaultKvTokens = 65536;
 constexpr uint64_t kDefaultKvBytesMin = uint64_t{256} << 20;
 
+// Bytes of a rank for kept keys and values, given what else its plan has.
+uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
+  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
+  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
+  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
+}
+
 // What unanswered requests take, results included. The last one may be as large as a request can be.
 uint64_t pending_bytes(const EngineConfig& config, int64_t max_request_tokens) {
   const uint64_t largest = request_bytes(max_request_tokens, kCandidatesMax);
@@ -90,10 +97,11 @@ void set_limits(const EngineConfig& config, const Device& device, EngineMemory& 
                                          memory.host.limit_source);
 }
 
-uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes) {
-  if (config.kv_cache_bytes) return *config.kv_cache_bytes;
-  const uint64_t wanted = static_cast<uint64_t>(kDefaultKvTokens / kBlockTokens) * block_bytes;
-  return std::min(left_bytes(plan) / 2, std::clamp(wanted, kDefaultKvBytesMin, kDefaultKvBytesMax));
+int32_t plan_kv_blocks(const EngineConfig& config, size_t block_bytes, MemoryPlan& plan) {
+  const auto blocks =
+      static_cast<int32_t>(std::min<uint64_t>(kv_bytes(config, plan, block_bytes) / block_bytes, INT32_MAX / 2));
+  plan.items.push_back({"kept keys and values", static_cast<uint64_t>(blocks) * block_bytes});
+  return blocks;
 }
 
 }  // namespace zp

@@ -22,8 +22,9 @@ void set_limits(const EngineConfig& config, const Device& device, EngineMemory& 
 
 /// The most that is kept for keys and values unless told otherwise.
 inline constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
-/// Bytes of a rank for kept keys and values in blocks of `block_bytes`, given what else its plan has.
-[[nodiscard]] uint64_t kv_bytes(const EngineConfig& config, const MemoryPlan& plan, size_t block_bytes);
+/// How many blocks of `block_bytes` of keys and values a rank keeps, given what else its plan has. Adds them to the
+/// plan.
+[[nodiscard]] int32_t plan_kv_blocks(const EngineConfig& config, size_t block_bytes, MemoryPlan& plan);
 
 /// Throws kOutOfMemory with both plans, and `advice`, when either does not fit.
 void require_fits(const EngineMemory& memory, std::string_view advice);

@@ -202,9 +202,7 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   set_limits(config, *device, setup.memory);
   plan_experts(config, files, *device, ops, setup);
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
-  const auto kv_blocks = static_cast<int32_t>(
-      std::min<uint64_t>(kv_bytes(config, setup.memory.rank, block_bytes) / block_bytes, INT32_MAX / 2));
-  setup.memory.rank.items.push_back({"kept keys and values", static_cast<uint64_t>(kv_blocks) * block_bytes});
+  const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
 
   for (int32_t rank = 0; rank < config.ranks; ++rank)
     setup.ranks.push_back(

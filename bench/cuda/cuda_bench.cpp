@@ -238,7 +238,7 @@ void bench_moe(Bench& bench, const Model& m, int64_t tokens) {
   const int64_t slots = tokens * m.chosen;
   Tensor pointers(bench.device(), DType::kI32, {2 * m.experts});
   bench.stream().copy(pointers.view().data(), experts.blobs.data(), experts.blobs.size() * sizeof(std::byte*));
-  Tensor counts(bench.device(), DType::kI32, {4 * (m.experts + 1)});
+  Tensor counts(bench.device(), DType::kI32, {4 * (m.experts + 1) + 1});
   auto* count = counts.view().as<int32_t>();
   Tensor slot_of(bench.device(), DType::kI32, {slots});
   Tensor token_of(bench.device(), DType::kI32, {slots});
@@ -271,6 +271,7 @@ void bench_moe(Bench& bench, const Model& m, int64_t tokens) {
                                  .k_tiles = static_cast<int32_t>(layout.gate_up_k_tiles),
                                  .offsets = count + 2 * (m.experts + 1),
                                  .tile_starts = count + 3 * (m.experts + 1),
+                                 .next_tile = count + 4 * (m.experts + 1),
                                  .expert_count = static_cast<int32_t>(m.experts),
                                  .gate_up = true,
                                  .out = bits(inner),

@@ -13,6 +13,6 @@ namespace zp::cuda {
 
 /// Issues attention. Called within CudaStream::act().
 void run_attention(CudaStream& stream, StagingRing& ring, const AttentionArgs& args, AttentionChoice choice,
-                   int32_t multiprocessors);
+                   const CudaDevice& device);
 
 }  // namespace zp::cuda

@@ -1,6 +1,7 @@
 // Launchers of attention, and the metadata they read. Which of them runs is one choice (attention.cpp).
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -49,8 +50,30 @@ inline constexpr int32_t kSimpleTileRows = 64;
 inline constexpr int32_t kHeadDimMax = 256;
 void launch_attention_simple(const AttentionParams& params, cudaStream_t stream);
 
-/// Tiles of 128 rows by 128 keys with wgmma, one block a multiprocessor; head dimensions 64 and 128.
+/// Where a block's keys and values are, as rows of the maps below: of the kept ones, or ~row of the fresh ones.
+struct KvRows {
+  int32_t k;
+  int32_t v;
+};
+/// One array's rows in boxes of one kv head: of a block, and of a tile of keys.
+struct KvMaps {
+  CUtensorMap block;
+  CUtensorMap tile;
+};
+struct AttentionTensorParams {
+  AttentionParams base;  // its `blocks` is not read
+  const KvRows* rows;    // all spans' blocks, as `blocks` has them
+  const Bits16* v;       // [T, G, D] the fresh ones
+  KvMaps fresh_k;
+  KvMaps fresh_v;
+  KvMaps kept_k;
+  KvMaps kept_v;
+  CUtensorMap q;  // boxes of as many whole tokens of a kv head's query heads as make up a tile
+};
+inline constexpr int32_t kTensorTileKeys = 128;
+/// Tiles of up to 128 rows, whole tokens, by 128 keys with wgmma, one block a multiprocessor; head dimensions 64 and
+/// 128, at most 128 query heads a kv head.
 inline constexpr int32_t kTensorTileRows = 128;
-void launch_attention_tensor(const AttentionParams& params, cudaStream_t stream);
+void launch_attention_tensor(const AttentionTensorParams& params, cudaStream_t stream);
 
 }  // namespace zp::cuda

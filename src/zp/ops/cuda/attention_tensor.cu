@@ -1,9 +1,10 @@
-// Attention on the tensor cores (wgmma), for head dimensions 64 and 128. Blocks, one a multiprocessor, take 128 rows of
-// queries after 128 rows, and go through their keys in tiles of 128:
-//   - the first warpgroup fetches keys and values, by block of 16 tokens wherever they are, with cp.async, up to three
-//     tiles ahead; also the next rows and their keys while the last ones are worked on;
+// Attention on the tensor cores (wgmma), for head dimensions 64 and 128. Blocks, one a multiprocessor, take one piece
+// of work after another: up to 128 rows of queries, whose keys they go through in tiles of 128. Three warpgroups:
+//   - of the first, one warp fetches: the copy engine brings queries, keys and values, by block of 16 tokens wherever
+//     they are, to a ring of kStages tiles;
 //   - the two others have 64 rows each. While a warpgroup's product of weights and values runs, it already has the next
-//     tile's scores made, and turns them into weights; and while one warpgroup does that, the other's products run.
+//     tile's scores made, and turns them into weights; and while one warpgroup does that, the other's products run. The
+//     next tile may be the first of the next work, so that neither stops between two works.
 //
 // Key tiles begin at multiples of 128 tokens from position 0, and a row's running maximum and sum change only with keys
 // that it sees. So its bits depend neither on the rows beside it nor on which part of its context was cached.
@@ -11,6 +12,7 @@
 #include <cmath>
 
 #include "zp/ops/cuda/attention_kernels.h"
+#include "zp/ops/cuda/attention_work.cuh"
 #include "zp/ops/cuda/device_math.cuh"
 #include "zp/ops/cuda/ptx_async.cuh"
 #include "zp/ops/cuda/ptx_wgmma.cuh"
@@ -20,10 +22,10 @@ namespace {
 
 constexpr int32_t kGroupThreads = 128;
 constexpr int32_t kThreads = 3 * kGroupThreads;
-constexpr int32_t kRows = kTensorTileRows;
 constexpr int32_t kGroupRows = 64;
-constexpr int32_t kKeys = 128;
-constexpr int32_t kStages = 3;
+constexpr int32_t kKeys = kTensorTileKeys;
+constexpr int32_t kStages = 5;   // tiles of keys or values
+constexpr int32_t kQueries = 2;  // works whose queries are there or on their way
 // Together, what 168 registers a thread at the start add up to.
 constexpr uint32_t kFetchRegisters = 56;
 constexpr uint32_t kMultiplyRegisters = 224;
@@ -32,8 +34,9 @@ constexpr uint32_t kMultiplyRegisters = 224;
 template <int32_t kDim>
 struct Layout {
   static constexpr int32_t kChunks = kDim / 8;  // of 16 bytes, a row
+  static constexpr uint32_t kHalves = kDim / 64;
   static constexpr uint32_t kHalfBytes = 128 * 128;
-  static constexpr uint32_t kTileBytes = kHalfBytes * (kDim / 64);
+  static constexpr uint32_t kTileBytes = kHalfBytes * kHalves;
 
   __device__ static uint32_t chunk(int32_t row, int32_t c) {
     return static_cast<uint32_t>(c / 8) * kHalfBytes + static_cast<uint32_t>(row) * 128 +
@@ -45,239 +48,183 @@ struct Layout {
 template <int32_t kDim>
 struct Shared {
   static constexpr uint32_t kTile = Layout<kDim>::kTileBytes;
-  static constexpr uint32_t kBarrierBytes = (4 * kStages + 1) * 8;
-  static constexpr size_t kBytes = 1024 + (1 + 2 * kStages) * kTile + kBarrierBytes;
+  static constexpr uint32_t kBarriers = 2 * kStages + kQueries;
+  static constexpr size_t kBytes = 1024 + (kQueries + kStages) * kTile + kQueries * sizeof(Work) + kBarriers * 8;
 
   uint32_t begin;
+  Work* works;  // [kQueries]
 
-  __device__ explicit Shared(const unsigned char* memory) : begin((ptx::shared_address(memory) + 1023) / 1024 * 1024) {}
-  [[nodiscard]] __device__ uint32_t queries() const { return begin; }
-  [[nodiscard]] __device__ uint32_t keys(int32_t tile) const { return begin + (1 + tile % kStages) * kTile; }
-  [[nodiscard]] __device__ uint32_t values(int32_t tile) const {
-    return begin + (1 + kStages + tile % kStages) * kTile;
+  __device__ explicit Shared(unsigned char* memory) {
+    const uint32_t address = ptx::shared_address(memory);
+    begin = (address + 1023) / 1024 * 1024;
+    works = reinterpret_cast<Work*>(memory + (begin - address) + (kQueries + kStages) * kTile);
   }
-  [[nodiscard]] __device__ uint32_t barrier(int32_t kind, int32_t tile) const {
-    return begin + (1 + 2 * kStages) * kTile + static_cast<uint32_t>(kind * kStages + tile % kStages) * 8;
-  }
-  [[nodiscard]] __device__ uint32_t keys_full(int32_t tile) const { return barrier(0, tile); }
-  [[nodiscard]] __device__ uint32_t keys_empty(int32_t tile) const { return barrier(1, tile); }
-  [[nodiscard]] __device__ uint32_t values_full(int32_t tile) const { return barrier(2, tile); }
-  [[nodiscard]] __device__ uint32_t values_empty(int32_t tile) const { return barrier(3, tile); }
-  [[nodiscard]] __device__ uint32_t queries_empty() const { return barrier(4, 0); }
-};
-
-// Which phase of its barriers a tile is. Tiles are counted from the block's first, over all its work.
-__device__ uint32_t parity_of(int32_t tile) { return static_cast<uint32_t>(tile / kStages) & 1; }
-
-// Rows of queries of one kv head.
-struct Work {
-  AttentionSpan span;
-  int32_t first_row;  // of the sequence; a row is token times group + query head
-  int32_t rows;       // from there on
-  int32_t kv_head;
-  int32_t first_token;  // of the first row
-  int32_t first_head;
-  int32_t key_tiles;
-};
-
-// Which token and query head a row of some work is.
-class RowMap {
- public:
-  __device__ explicit RowMap(const AttentionParams& p)
-      : p_(p), group_(p.q_heads / p.kv_heads), inverse_(0xffffffffu / static_cast<uint32_t>(group_) + 1) {}
-
-  [[nodiscard]] __device__ int32_t group() const { return group_; }
-  /// Fresh token of row `row` of the work.
-  [[nodiscard]] __device__ int32_t token(const Work& work, int32_t row) const {
-    return work.first_token + divide(work.first_head + row);
-  }
-  /// Where that row begins in q and out.
-  [[nodiscard]] __device__ int64_t offset(const Work& work, int32_t row) const {
-    const int32_t at = work.first_head + row;
-    const int32_t tokens = divide(at);
-    const int32_t head = work.kv_head * group_ + at - tokens * group_;
-    return ((work.span.row + work.first_token + tokens) * p_.q_heads + head) * p_.head_dim;
-  }
+  [[nodiscard]] __device__ uint32_t queries(uint32_t place) const { return begin + place * kTile; }
+  [[nodiscard]] __device__ uint32_t tile(uint32_t stage) const { return begin + (kQueries + stage) * kTile; }
+  [[nodiscard]] __device__ uint32_t full(uint32_t stage) const { return barrier(stage); }
+  [[nodiscard]] __device__ uint32_t empty(uint32_t stage) const { return barrier(kStages + stage); }
+  [[nodiscard]] __device__ uint32_t queries_empty(uint32_t place) const { return barrier(2 * kStages + place); }
 
  private:
-  // By the group; exact since the product of the two is below 2^32: less than group + kRows rows, of few heads.
-  [[nodiscard]] __device__ int32_t divide(int32_t rows) const {
-    return group_ == 1 ? rows : static_cast<int32_t>(__umulhi(static_cast<uint32_t>(rows), inverse_));
+  [[nodiscard]] __device__ uint32_t barrier(uint32_t index) const {
+    return begin + (kQueries + kStages) * kTile + kQueries * static_cast<uint32_t>(sizeof(Work)) + index * 8;
   }
-
-  const AttentionParams& p_;
-  int32_t group_;
-  uint32_t inverse_;  // 2^32 / group, rounded up
 };
 
-// What a block works on, one after another. Every round goes through all blocks, every other one backwards, since the
-// work gets shorter. What is to be read about the next work is asked for while this one runs.
-class Works {
- public:
-  __device__ explicit Works(const AttentionParams& p, const RowMap& map)
-      : p_(p), map_(map), count_(static_cast<int32_t>(p.tile_count) * p.kv_heads), after_(tile(0)) {
-    advance();
+// Counts through a ring; parity is that of the current phase.
+template <uint32_t kSize>
+struct Turn {
+  uint32_t stage = 0;
+  uint32_t parity = 0;
+  __device__ void next() {
+    if (++stage == kSize) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
-
-  /// The next one, if there is one.
-  __device__ bool take(Work& work) {
-    const int32_t index = index_of(round_);
-    if (index >= count_) return false;
-    work.span = span_;
-    work.first_row = tile_.first_row;
-    work.rows = span_.tokens * map_.group() - tile_.first_row;
-    work.kv_head = index / static_cast<int32_t>(p_.tile_count);
-    work.first_token = tile_.first_row / map_.group();
-    work.first_head = tile_.first_row - work.first_token * map_.group();
-    const int32_t last_token = map_.token(work, min(kRows, work.rows) - 1);
-    work.key_tiles = (span_.context + last_token) / kKeys + 1;
-    ++round_;
-    advance();
-    return true;
-  }
-
- private:
-  [[nodiscard]] __device__ static int32_t index_of(int32_t round) {
-    const auto block = static_cast<int32_t>(blockIdx.x);
-    const auto blocks = static_cast<int32_t>(gridDim.x);
-    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
-  }
-  // Of a round, or any if there is none.
-  [[nodiscard]] __device__ AttentionTile tile(int32_t round) const {
-    return p_.tiles[min(index_of(round), count_ - 1) % static_cast<int32_t>(p_.tile_count)];
-  }
-  __device__ void advance() {
-    tile_ = after_;
-    span_ = p_.spans[tile_.span];
-    after_ = tile(round_ + 1);
-  }
-
-  const AttentionParams& p_;
-  const RowMap& map_;
-  int32_t count_;
-  int32_t round_ = 0;
-  AttentionTile tile_;
-  AttentionSpan span_;
-  AttentionTile after_;
 };
 
-// The first warpgroup. A thread copies one chunk of every kRowsApart-th row.
+// The fetching warp. Lane b knows where block b of a tile's eight is; the first lane asks for copies.
 template <int32_t kDim>
 class Fetch {
  public:
-  __device__ Fetch(const AttentionParams& p, const RowMap& map, const Shared<kDim>& shared)
-      : p_(p),
-        map_(map),
-        shared_(shared),
-        first_(static_cast<int32_t>(threadIdx.x) / kChunks),
-        chunk_(static_cast<int32_t>(threadIdx.x) % kChunks),
-        to_(Layout<kDim>::chunk(first_, chunk_)),
-        row_bytes_(int64_t{p.kv_heads} * kDim * static_cast<int64_t>(sizeof(Bits16))) {}
+  __device__ Fetch(const AttentionTensorParams& p, const RowMap& map, const Shared<kDim>& shared)
+      : p_(p), map_(map), shared_(shared), lane_(static_cast<int32_t>(threadIdx.x) % kWarp) {}
 
   // Keys come first, since a tile's scores are made before the values of the tile before are needed: keys 0, keys 1,
-  // values 0, keys 2, values 1, and so on; item 2n - 1 is the last values.
-  __device__ void run(const Work& work) {
-    total_ = work.span.context + work.span.tokens;
-    key_tiles_ = work.key_tiles;
-    offset_ = first_ * row_bytes_ + (int64_t{work.kv_head} * kDim + chunk_ * 8) * static_cast<int64_t>(sizeof(Bits16));
-    const int32_t items = 2 * key_tiles_;
-    int32_t published = 0;
-    KvBlock next = find_blocks(work, 0);            // of the next tile of keys
-    const std::byte* values[2] = {next.v, next.v};  // of the last tile of keys, and of the one before
-    ptx::wait_barrier(shared_.queries_empty(), works_++ % 2 ^ 1);
-    queries(work);
-    for (int32_t item = 0; item < items; ++item) {
-      const int32_t tile = tile_of(item);
-      const uint32_t empty = is_keys(item) ? shared_.keys_empty(before_ + tile) : shared_.values_empty(before_ + tile);
-      const uint32_t parity = parity_of(before_ + tile) ^ 1;
-      if (!ptx::test_barrier(empty, parity)) {
-        // Whoever is to empty it may be waiting for what is under way.
-        ptx::wait_copies<0>();
-        while (published < item) publish(published++);
-        ptx::wait_barrier(empty, parity);
+  // values 0, keys 2, values 1, and so on, without a break between works.
+  __device__ void run(Works& works) {
+    Work work;
+    Tile values{};
+    bool first = true;
+    do {
+      AttentionSpan span;
+      works.take(work, span);
+      KvRows rows = find(span, 0);
+      for (int32_t index = 0; index < work.key_tiles; ++index) {
+        const Tile tile{rows, span.context + span.tokens - index * kKeys, work.kv_head};
+        if (index + 1 < work.key_tiles) rows = find(span, index + 1);  // long before they are needed
+        await_empty();
+        if (index == 0) begin_work(work);
+        keys(tile, index == 0 ? query_bytes() : 0);
+        if (index == 0) queries(work);
+        turn_.next();
+        if (!first) fetch_values(values);
+        first = false;
+        values = tile;
       }
-      if (is_keys(item)) {
-        rows(tile, next.k, shared_.keys(before_ + tile));
-        values[1] = values[0];
-        values[0] = next.v;
-        next = find_blocks(work, tile + 1);  // long before they are needed
-      } else {
-        rows(tile, item == items - 1 ? values[0] : values[1], shared_.values(before_ + tile));
-      }
-      ptx::commit_copies();
-      ptx::wait_copies<kLag>();
-      while (published <= item - kLag) publish(published++);
-    }
-    ptx::wait_copies<0>();
-    while (published < items) publish(published++);
-    before_ += key_tiles_;
+    } while (work.last == 0);
+    fetch_values(values);
   }
 
  private:
-  static constexpr int32_t kLag = 2;  // items that are under way and not yet published
-  static constexpr int32_t kChunks = Layout<kDim>::kChunks;
-  static constexpr int32_t kRowsApart = kGroupThreads / kChunks;
-  static constexpr int32_t kRowsEach = kKeys / kRowsApart;
+  struct Tile {
+    KvRows rows;   // of this lane's block
+    int32_t left;  // tokens from the tile's first to the sequence's end
+    int32_t kv_head;
+  };
   static constexpr int32_t kTileBlocks = kKeys / kKvBlockTokens;
+  static constexpr uint32_t kBlockBytes = kKvBlockTokens * 128 * Layout<kDim>::kHalves;
 
-  [[nodiscard]] __device__ bool is_keys(int32_t item) const {
-    return item == 0 || (item % 2 == 1 && item != 2 * key_tiles_ - 1);
-  }
-  [[nodiscard]] __device__ int32_t tile_of(int32_t item) const {
-    return is_keys(item) ? (item + 1) / 2 : (item + 1) / 2 - 1;
-  }
-
-  __device__ void publish(int32_t item) const {
-    ptx::fence_async_proxy();
-    const int32_t tile = before_ + tile_of(item);
-    ptx::arrive(is_keys(item) ? shared_.keys_full(tile) : shared_.values_full(tile));
+  // Where this lane's block of a tile is, or any if the sequence ends before.
+  [[nodiscard]] __device__ KvRows find(const AttentionSpan& span, int32_t tile) const {
+    const int32_t last = (span.context + span.tokens - 1) / kKvBlockTokens;
+    return p_.rows[span.block + min(tile * kTileBlocks + lane_ % kTileBlocks, last)];
   }
 
-  // They become visible with the first keys.
-  __device__ void queries(const Work& work) const {
+  __device__ void await_empty() const { ptx::wait_barrier(shared_.empty(turn_.stage), turn_.parity ^ 1); }
+
+  [[nodiscard]] __device__ uint32_t query_bytes() const {
+    return static_cast<uint32_t>(map_.tile_rows()) * 128 * Layout<kDim>::kHalves;
+  }
+  // The work itself and its queries become visible with the first keys.
+  __device__ void begin_work(const Work& work) const {
+    ptx::wait_barrier(shared_.queries_empty(queries_.stage), queries_.parity ^ 1);
+    if (lane_ == 0) shared_.works[queries_.stage] = work;
+  }
+  __device__ void queries(const Work& work) {
+    if (lane_ == 0) {
 #pragma unroll
-    for (int32_t i = 0; i < kRowsEach; ++i) {
-      const int32_t row = first_ + i * kRowsApart;
-      const bool valid = row < work.rows;
-      const Bits16* from = p_.q + map_.offset(work, valid ? row : 0) + chunk_ * 8;
-      ptx::copy_async_16(shared_.queries() + to_ + static_cast<uint32_t>(i * kRowsApart) * 128, from, valid);
-    }
-  }
-
-  // Where a tile's blocks are, a lane each: those of block lane % kTileBlocks.
-  [[nodiscard]] __device__ KvBlock find_blocks(const Work& work, int32_t tile) const {
-    const int32_t block = tile * kTileBlocks + static_cast<int32_t>(threadIdx.x) % kTileBlocks;
-    return p_.blocks[work.span.block + min(block, (total_ - 1) / kKvBlockTokens)];
-  }
-
-  // Copies this thread's chunks of a tile of keys or values, whose blocks the lanes have.
-  __device__ void rows(int32_t tile, const std::byte* block_of_lane, uint32_t shared_tile) const {
-    const int32_t left = total_ - tile * kKeys - first_;
-#pragma unroll
-    for (int32_t block = 0; block < kTileBlocks; ++block) {
-      const auto address = __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(block_of_lane), block);
-      const auto* from = reinterpret_cast<const std::byte*>(address) + offset_;
-#pragma unroll
-      for (int32_t row = 0; row < kKvBlockTokens; row += kRowsApart) {
-        const int32_t at = block * kKvBlockTokens + row;
-        ptx::copy_async_16(shared_tile + to_ + static_cast<uint32_t>(at) * 128, from + row * row_bytes_, at < left);
+      for (uint32_t half = 0; half < Layout<kDim>::kHalves; ++half) {
+        const int32_t head = work.kv_head * map_.group();
+        const bool one_head = map_.group() == 1;  // then the map has its dimensions in another order
+        ptx::copy_box(shared_.queries(queries_.stage) + half * Layout<kDim>::kHalfBytes, &p_.q,
+                      static_cast<int32_t>(half) * 64, one_head ? work.first_row : head,
+                      one_head ? head : work.first_row, shared_.full(turn_.stage));
       }
     }
+    queries_.next();
   }
 
-  const AttentionParams& p_;
+  // Blocks that the sequence reaches. What lies beyond its end in the last of them, and in the others, is masked.
+  __device__ void keys(const Tile& tile, uint32_t further_bytes) const {
+    const int32_t blocks = min((tile.left + kKvBlockTokens - 1) / kKvBlockTokens, kTileBlocks);
+    copy_blocks(tile.rows.k, tile.kv_head, blocks, further_bytes, p_.fresh_k, p_.kept_k);
+  }
+
+  // Values beyond the sequence's end are multiplied by 0, so they must be numbers: they are zeros.
+  __device__ void fetch_values(const Tile& tile) {
+    await_empty();
+    const int32_t whole = min(tile.left / kKvBlockTokens, kTileBlocks);
+    if (whole < kTileBlocks) {
+      for (int32_t b = whole; b < kTileBlocks; ++b) {
+        const int32_t row = __shfl_sync(0xffffffffu, tile.rows.v, b);
+        store_block(tile, b, row);
+      }
+      ptx::fence_async_proxy();
+      __syncwarp();
+    }
+    copy_blocks(tile.rows.v, tile.kv_head, whole, 0, p_.fresh_v, p_.kept_v);
+    turn_.next();
+  }
+  // A block in which the sequence ends, and which therefore is a fresh one, or one beyond.
+  __device__ void store_block(const Tile& tile, int32_t b, int32_t row) const {
+    constexpr int32_t kChunks = Layout<kDim>::kChunks;
+    const int32_t valid = tile.left - b * kKvBlockTokens;
+    for (int32_t i = lane_; i < kKvBlockTokens * kChunks; i += kWarp) {
+      const int32_t token = i / kChunks;
+      const int32_t chunk = i % kChunks;
+      uint4 data = make_uint4(0, 0, 0, 0);
+      if (token < valid) {
+        const int64_t at = (int64_t{~row + token} * p_.base.kv_heads + tile.kv_head) * kDim + chunk * 8;
+        data = *reinterpret_cast<const uint4*>(p_.v + at);
+      }
+      ptx::store_16(shared_.tile(turn_.stage) + Layout<kDim>::chunk(b * kKvBlockTokens + token, chunk), data);
+    }
+  }
+
+  // The tile's first `blocks` blocks, of which this lane's is at `row`; the barrier hears of all bytes first.
+  __device__ void copy_blocks(int32_t row, int32_t kv_head, int32_t blocks, uint32_t further_bytes, const KvMaps& fresh,
+                              const KvMaps& kept) const {
+    const uint32_t full = shared_.full(turn_.stage);
+    if (lane_ == 0) ptx::arrive_expecting(full, static_cast<uint32_t>(blocks) * kBlockBytes + further_bytes);
+    const uint32_t to = shared_.tile(turn_.stage);
+    const int32_t first = __shfl_sync(0xffffffffu, row, 0);
+    const int32_t apart = (first < 0 ? first - row : row - first) - lane_ % kTileBlocks * kKvBlockTokens;
+    if (__all_sync(0xffffffffu, apart == 0) && blocks == kTileBlocks) {
+      if (lane_ == 0) copy(to, first < 0 ? fresh.tile : kept.tile, kv_head, first, full);
+      return;
+    }
+#pragma unroll 1
+    for (int32_t b = 0; b < blocks; ++b) {
+      const int32_t at = __shfl_sync(0xffffffffu, row, b);
+      if (lane_ != 0) continue;
+      copy(to + static_cast<uint32_t>(b) * kKvBlockTokens * 128, at < 0 ? fresh.block : kept.block, kv_head, at, full);
+    }
+  }
+  __device__ static void copy(uint32_t to, const CUtensorMap& map, int32_t kv_head, int32_t row, uint32_t full) {
+#pragma unroll
+    for (uint32_t half = 0; half < Layout<kDim>::kHalves; ++half)
+      ptx::copy_box(to + half * Layout<kDim>::kHalfBytes, &map, static_cast<int32_t>(half) * 64, row < 0 ? ~row : row,
+                    kv_head, full);
+  }
+
+  const AttentionTensorParams& p_;
   const RowMap& map_;
   const Shared<kDim>& shared_;
-  int32_t first_;
-  int32_t chunk_;
-  uint32_t to_;        // kRowsApart is a multiple of 8, so all rows of a thread have the same swizzle
-  int64_t row_bytes_;  // of one token's keys
-  uint32_t works_ = 0;
-  int32_t before_ = 0;  // key tiles of the work before
-  // Of this work:
-  int32_t total_ = 0;  // tokens, cached ones included
-  int32_t key_tiles_ = 0;
-  int64_t offset_ = 0;  // of this thread's first chunk in a block
+  int32_t lane_;
+  Turn<kStages> turn_;
+  Turn<kQueries> queries_;
 };
 
 // A consumer warpgroup. A thread has, of each eight columns, two of row lane / 4 and two of row lane / 4 + 8 of its
@@ -287,79 +234,107 @@ class Multiply {
  public:
   __device__ Multiply(const AttentionParams& p, const RowMap& map, const Shared<kDim>& shared)
       : p_(p),
-        map_(map),
         shared_(shared),
         group_(static_cast<int32_t>(threadIdx.x) / kGroupThreads - 1),
         thread_(static_cast<int32_t>(threadIdx.x) % kGroupThreads),
         lane_(thread_ % kWarp),
         scale_(p.scale * kLog2E) {
+#pragma unroll
+    for (int32_t i = 0; i < 2; ++i) {
+      token_[i] = map.token(row_of(i));
+      const int32_t head = row_of(i) - token_[i] * map.group();
+      offset_[i] = (token_[i] * p.q_heads + head) * kDim + lane_ % 4 * 8;
+    }
+    first_token_ = map.token(group_ * kGroupRows);
     // The warpgroups take turns at issuing products; the first one begins.
     if (group_ == 1) ptx::release_threads(kTurnBarrier, 2 * kGroupThreads);
   }
-  // After the last work: takes what the second one's last turn let go.
-  __device__ void end() const {
-    if (group_ == 0) ptx::sync_threads(kTurnBarrier, 2 * kGroupThreads);
-  }
 
-  __device__ void run(const Work& work) {
-    begin(work);
+  __device__ void run() {
+    await_full(turn_);
+    begin();
     float scores[kKeys / 2];
     float out[kDim / 2] = {};
     uint32_t weights[kKeys / 16][4];
-    await_keys(0);
+    float rescale[2];
     ptx::sync_threads(kTurnBarrier + group_, 2 * kGroupThreads);
-    begin_scores(0, scores);
+    begin_scores(turn_.stage, scores);
     ptx::release_threads(kTurnBarrier + 1 - group_, 2 * kGroupThreads);
     ptx::wait_products<0>();
     ptx::pin_registers(scores);
-    end_scores(0);
-    float rescale[2];
+    end_scores(turn_.stage, key_tiles_ == 1);
+    turn_.next();
     soften(0, scores, rescale);
     pack(scores, weights);
-    await_keys(1);
-    for (int32_t tile = 1; tile < key_tiles_; ++tile) {
+    int32_t tile = 0;  // whose scores were made last
+    while (true) {
+      const bool ends = tile + 1 == key_tiles_;  // the work; the scores to be made are of the next one
+      if (ends && last_) break;
+      tile = ends ? 0 : tile + 1;
+      const Turn<kStages> keys = turn_;
+      turn_.next();
+      const Turn<kStages> values = turn_;
+      turn_.next();
+      await_full(keys);
       ptx::sync_threads(kTurnBarrier + group_, 2 * kGroupThreads);
-      begin_scores(tile, scores);
-      await_values(tile - 1);
-      begin_values(tile - 1, weights, out);
+      begin_scores(keys.stage, scores);
+      await_full(values);
+      begin_values(values.stage, weights, out);
       ptx::release_threads(kTurnBarrier + 1 - group_, 2 * kGroupThreads);
+      const Rows done{sum_[0], sum_[1], rows_, base_};
+      if (ends) begin();
       ptx::wait_products<1>();
       ptx::pin_registers(scores);
-      end_scores(tile);
+      end_scores(keys.stage, tile + 1 == key_tiles_);
       soften(tile, scores, rescale);
-      // Here also because the assembler moves a wait for products up to the last branch, before the work above.
+      // The assembler moves a wait for products up to the last branch, before the work above: here is a branch.
       ptx::pin_registers(scores);
-      await_keys(tile + 1);
+      await_full(values);
       ptx::wait_products<0>();
       ptx::pin_registers(out);
       ptx::pin_registers(weights);
-      if (lane_ == 0) ptx::arrive(shared_.values_empty(before_ + tile - 1));
+      if (lane_ == 0) ptx::arrive(shared_.empty(values.stage));
+      if (ends) {
+        store(done, out);
 #pragma unroll
-      for (int32_t i = 0; i < kDim / 2; ++i) out[i] *= rescale[i / 2 % 2];
+        for (int32_t i = 0; i < kDim / 2; ++i) out[i] = 0;
+      } else if (__any_sync(0xffffffffu, rescale[0] != 1 || rescale[1] != 1)) {
+#pragma unroll
+        for (int32_t i = 0; i < kDim / 2; ++i) out[i] *= rescale[i / 2 % 2];
+      }
       pack(scores, weights);
     }
-    const int32_t last = key_tiles_ - 1;
-    await_values(last);
-    begin_values(last, weights, out);
+    await_full(turn_);
+    begin_values(turn_.stage, weights, out);
     ptx::wait_products<0>();
     ptx::pin_registers(out);
     ptx::pin_registers(weights);
-    if (lane_ == 0) ptx::arrive(shared_.values_empty(before_ + last));
-    store(work, out);
-    before_ += key_tiles_;
+    store({sum_[0], sum_[1], rows_, base_}, out);
+    // Takes what the second one's last turn let go.
+    if (group_ == 0) ptx::sync_threads(kTurnBarrier, 2 * kGroupThreads);
   }
 
  private:
   static constexpr uint32_t kTurnBarrier = 1;  // and 2: whose turn it is
 
-  __device__ void begin(const Work& work) {
+  // What remains to be known of a work when its products have ended.
+  struct Rows {
+    float sum[2];
+    int32_t rows;
+    int64_t base;
+  };
+
+  // Reads the work whose queries are to be used next; its first keys are there.
+  __device__ void begin() {
+    const Work work = shared_.works[queries_];
+    rows_ = work.rows;
     key_tiles_ = work.key_tiles;
-    const int32_t first = group_ * kGroupRows;
-    all_see_ = first < work.rows ? work.span.context + map_.token(work, first) : 0;
+    last_ = work.last != 0;
+    base_ = (int64_t{work.first_row} * p_.q_heads + work.kv_head * (p_.q_heads / p_.kv_heads)) * kDim;
+    all_see_ = work.first_position + first_token_;
 #pragma unroll
     for (int32_t i = 0; i < 2; ++i) {
-      const int32_t row = row_of(i);
-      position_[i] = row < work.rows ? work.span.context + map_.token(work, row) : 0;
+      position_[i] = work.first_position + token_[i];
       top_[i] = -INFINITY;
       sum_[i] = 0;
     }
@@ -369,24 +344,22 @@ class Multiply {
     return group_ * kGroupRows + thread_ / kWarp * 16 + lane_ / 4 + 8 * i;
   }
 
-  // Waits until the tile's keys are there, if there is such a tile.
-  __device__ void await_keys(int32_t tile) const {
-    if (tile < key_tiles_) ptx::wait_barrier(shared_.keys_full(before_ + tile), parity_of(before_ + tile));
-  }
-  __device__ void await_values(int32_t tile) const {
-    ptx::wait_barrier(shared_.values_full(before_ + tile), parity_of(before_ + tile));
+  __device__ void await_full(const Turn<kStages>& turn) const {
+    ptx::wait_barrier(shared_.full(turn.stage), turn.parity);
   }
   // The tile's keys have been read; after the last, so have the queries.
-  __device__ void end_scores(int32_t tile) const {
-    if (lane_ != 0) return;
-    ptx::arrive(shared_.keys_empty(before_ + tile));
-    if (tile == key_tiles_ - 1) ptx::arrive(shared_.queries_empty());
+  __device__ void end_scores(uint32_t stage, bool last) {
+    if (lane_ == 0) {
+      ptx::arrive(shared_.empty(stage));
+      if (last) ptx::arrive(shared_.queries_empty(queries_));
+    }
+    if (last) queries_ = (queries_ + 1) % kQueries;
   }
 
   // scores = queries * keys of the tile.
-  __device__ void begin_scores(int32_t tile, float (&scores)[kKeys / 2]) const {
-    const uint64_t a = ptx::describe_matrix(shared_.queries() + group_ * kGroupRows * 128, 16, 1024);
-    const uint64_t b = ptx::describe_matrix(shared_.keys(before_ + tile), 16, 1024);
+  __device__ void begin_scores(uint32_t stage, float (&scores)[kKeys / 2]) const {
+    const uint64_t a = ptx::describe_matrix(shared_.queries(queries_) + group_ * kGroupRows * 128, 16, 1024);
+    const uint64_t b = ptx::describe_matrix(shared_.tile(stage), 16, 1024);
     ptx::pin_registers(scores);
     ptx::begin_products();
 #pragma unroll
@@ -398,8 +371,8 @@ class Multiply {
   }
 
   // out += weights * values of the tile.
-  __device__ void begin_values(int32_t tile, uint32_t (&weights)[kKeys / 16][4], float (&out)[kDim / 2]) const {
-    const uint64_t b = ptx::describe_matrix(shared_.values(before_ + tile), Layout<kDim>::kHalfBytes, 1024);
+  __device__ void begin_values(uint32_t stage, uint32_t (&weights)[kKeys / 16][4], float (&out)[kDim / 2]) const {
+    const uint64_t b = ptx::describe_matrix(shared_.tile(stage), Layout<kDim>::kHalfBytes, 1024);
     ptx::pin_registers(weights);
     ptx::pin_registers(out);
     ptx::begin_products();
@@ -451,16 +424,16 @@ class Multiply {
   }
 
   // Four threads have a row's columns two by two; they exchange them, so that each stores eight neighbouring ones.
-  __device__ void store(const Work& work, const float (&out)[kDim / 2]) {
+  __device__ void store(const Rows& rows, const float (&out)[kDim / 2]) const {
     const int32_t quarter = lane_ % 4;
 #pragma unroll
     for (int32_t i = 0; i < 2; ++i) {
-      sum_[i] += __shfl_xor_sync(0xffffffffu, sum_[i], 1);
-      sum_[i] += __shfl_xor_sync(0xffffffffu, sum_[i], 2);
-      const float inverse = 1.0f / sum_[i];
-      const int32_t row = row_of(i);
-      const bool valid = row < work.rows;
-      Bits16* to = p_.out + map_.offset(work, valid ? row : 0) + quarter * 8;
+      float sum = rows.sum[i];
+      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+      const float inverse = 1.0f / sum;
+      const bool valid = row_of(i) < rows.rows;
+      Bits16* to = p_.out + rows.base + offset_[i];
 #pragma unroll
       for (int32_t c = 0; c < kDim / 8; c += 4) {
         uint32_t words[4];
@@ -489,15 +462,22 @@ class Multiply {
   }
 
   const AttentionParams& p_;
-  const RowMap& map_;
   const Shared<kDim>& shared_;
   int32_t group_;
   int32_t thread_;
   int32_t lane_;
   float scale_;
-  int32_t before_ = 0;  // key tiles of the work before
-  // Of this work:
+  Turn<kStages> turn_;
+  uint32_t queries_ = 0;  // where those of the scores to be made are
+  // Of this thread's rows, in any work: the token, counted from the work's first, and where it is in out.
+  int32_t token_[2];
+  int32_t offset_[2];
+  int32_t first_token_;  // of the warpgroup's first row
+  // Of the work whose scores were made last:
+  int32_t rows_ = 0;
   int32_t key_tiles_ = 0;
+  bool last_ = false;
+  int64_t base_ = 0;              // of its first row, in out
   int32_t all_see_ = 0;           // the last key that every row of the warpgroup sees
   int32_t position_[2] = {0, 0};  // the last key that a row sees
   float top_[2] = {0, 0};
@@ -505,50 +485,47 @@ class Multiply {
 };
 
 template <int32_t kDim>
-__global__ void __launch_bounds__(kThreads, 1) attention_tensor_kernel(const __grid_constant__ AttentionParams p) {
+__global__ void __launch_bounds__(kThreads, 1)
+    attention_tensor_kernel(const __grid_constant__ AttentionTensorParams p) {
   extern __shared__ unsigned char memory[];
   const Shared<kDim> shared(memory);
-  const RowMap map(p);
+  const RowMap map(p.base);
   if (threadIdx.x == 0) {
-    for (int32_t stage = 0; stage < kStages; ++stage) {
-      ptx::init_barrier(shared.keys_full(stage), kGroupThreads);
-      ptx::init_barrier(shared.values_full(stage), kGroupThreads);
-      ptx::init_barrier(shared.keys_empty(stage), 2 * kGroupThreads / kWarp);
-      ptx::init_barrier(shared.values_empty(stage), 2 * kGroupThreads / kWarp);
+    for (uint32_t stage = 0; stage < kStages; ++stage) {
+      ptx::init_barrier(shared.full(stage), 1);
+      ptx::init_barrier(shared.empty(stage), 2 * kGroupThreads / kWarp);
     }
-    ptx::init_barrier(shared.queries_empty(), 2 * kGroupThreads / kWarp);
+    for (uint32_t place = 0; place < kQueries; ++place)
+      ptx::init_barrier(shared.queries_empty(place), 2 * kGroupThreads / kWarp);
     ptx::publish_barriers();
   }
   __syncthreads();
   if (threadIdx.x < kGroupThreads) {
     ptx::fewer_registers<kFetchRegisters>();
+    if (threadIdx.x >= kWarp) return;
     Fetch<kDim> fetch(p, map, shared);
-    Works works(p, map);
-    Work work;
-    while (works.take(work)) fetch.run(work);
+    Works works(p.base, map);
+    fetch.run(works);
   } else {
     ptx::more_registers<kMultiplyRegisters>();
-    Multiply<kDim> multiply(p, map, shared);
-    Works works(p, map);
-    Work work;
-    while (works.take(work)) multiply.run(work);
-    multiply.end();
+    Multiply<kDim> multiply(p.base, map, shared);
+    multiply.run();
   }
 }
 
 template <int32_t kDim>
-void launch(const AttentionParams& params, cudaStream_t stream) {
+void launch(const AttentionTensorParams& params, cudaStream_t stream) {
   (void)cudaFuncSetAttribute(attention_tensor_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(Shared<kDim>::kBytes));
-  const auto blocks =
-      static_cast<unsigned>(std::min<int64_t>(params.tile_count * params.kv_heads, params.multiprocessors));
+  const auto blocks = static_cast<unsigned>(
+      std::min<int64_t>(params.base.tile_count * params.base.kv_heads, params.base.multiprocessors));
   attention_tensor_kernel<kDim><<<blocks, kThreads, Shared<kDim>::kBytes, stream>>>(params);
 }
 
 }  // namespace
 
-void launch_attention_tensor(const AttentionParams& params, cudaStream_t stream) {
-  if (params.head_dim == 64)
+void launch_attention_tensor(const AttentionTensorParams& params, cudaStream_t stream) {
+  if (params.base.head_dim == 64)
     launch<64>(params, stream);
   else
     launch<128>(params, stream);

@@ -154,7 +154,7 @@ void CudaOps::attention(Stream& stream, const AttentionArgs& args) {
   const int64_t head_dim = args.q.dim(2);
   ZP_CHECK(head_dim % 16 == 0 && head_dim <= kHeadDimMax, "head dimension {}", head_dim);
   CudaStream& on = stream_of(stream);
-  on.act("attention", [&] { run_attention(on, ring_, args, choices_.attention, device_.multiprocessors()); });
+  on.act("attention", [&] { run_attention(on, ring_, args, choices_.attention, device_); });
 }
 
 void CudaOps::store_kv(Stream& stream, const StoreKvArgs& args) {
@@ -241,6 +241,7 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
                              .k_tiles = static_cast<int32_t>(layout.gate_up_k_tiles),
                              .offsets = scratch<int32_t>(layout_.expert_offsets),
                              .tile_starts = scratch<int32_t>(layout_.tile_starts),
+                             .next_tile = scratch<int32_t>(layout_.next_tile),
                              .expert_count = static_cast<int32_t>(experts),
                              .gate_up = true,
                              .out = scratch<Bits16>(layout_.inner),

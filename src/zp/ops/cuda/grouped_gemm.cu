@@ -6,6 +6,10 @@
 // They meet at a ring of kStages buffers: `full` when a buffer's bytes are there, `empty` when the multiplying
 // warpgroups of both blocks have read it.
 //
+// Clusters take tiles in order, from one counter, whenever they have begun their last: so what is worked on at a time
+// is close together, and shares weights and rows in L2. (With every cluster's tiles fixed, clusters drift apart by
+// tiles of fewer slots, and three to seven times the bytes came from device memory.)
+//
 // The sum over k runs in one order for every element, and which 64 slots are multiplied together does not change the
 // arithmetic of any one of them: a slot's result depends on its own row alone.
 #include <algorithm>
@@ -25,6 +29,9 @@ constexpr int32_t kGroupRows = 64;
 constexpr int32_t kBlocks = 2;  // of a cluster
 constexpr int32_t kBlockRows = kTileM / kBlocks;
 constexpr int32_t kStages = 4;
+// Tiles that are told about at a time: one ahead of the fetching warpgroup, and the multiplying ones are at most
+// kStages tiles behind it.
+constexpr uint32_t kQueue = 8;
 constexpr uint32_t kXBytes = kBlockRows * kRowBytes;
 constexpr uint32_t kWeightBytes = kTileBytes;
 constexpr uint32_t kWeightPartBytes = kWeightBytes / kBlocks;
@@ -38,10 +45,12 @@ struct Shared {
   uint32_t stages;
   uint32_t full;
   uint32_t empty;
+  uint32_t tile_told;    // [kQueue] barriers of `tiles`
+  uint32_t tiles;        // [kQueue] the cluster's tiles, in turn
   int32_t* tile_starts;  // [E + 1]
   int32_t* offsets;      // [E + 1]
 
-  static constexpr uint32_t kBarrierBytes = 2 * kStages * 8;
+  static constexpr uint32_t kBarrierBytes = (2 * kStages + kQueue) * 8 + kQueue * 4;
   [[nodiscard]] static size_t size_bytes(int32_t experts) {
     return 1024 + kStages * kStageBytes + kBarrierBytes + 2 * (static_cast<size_t>(experts) + 1) * sizeof(int32_t);
   }
@@ -51,6 +60,8 @@ struct Shared {
     stages = begin + skip;
     full = stages + kStages * kStageBytes;
     empty = full + kStages * 8;
+    tile_told = empty + kStages * 8;
+    tiles = tile_told + kQueue * 8;
     tile_starts = reinterpret_cast<int32_t*>(memory + skip + kStages * kStageBytes + kBarrierBytes);
     offsets = tile_starts + experts + 1;
   }
@@ -78,8 +89,9 @@ struct Tile {
   int32_t rows;   // slots; none if the other block has all
 };
 
-// Tiles of an expert that share weights come one after another, so that neighbouring clusters read them together. The
-// slots of an expert's last tile are dealt out by 64, so that both blocks end together.
+// Tiles of an expert that share weights come one after another, so that neighbouring clusters read them together; of an
+// expert with many slots, kBand at a time, so that their rows stay in L2. The slots of an expert's last tile are dealt
+// out by 64, so that both blocks end together.
 __device__ Tile locate(const GroupedGemmParams& p, const Shared& shared, int32_t index) {
   const int32_t expert = find_range(shared.tile_starts, p.expert_count, index / p.n_tiles);
   const int32_t first_tile = shared.tile_starts[expert];
@@ -87,8 +99,12 @@ __device__ Tile locate(const GroupedGemmParams& p, const Shared& shared, int32_t
   const int32_t m_tiles = shared.tile_starts[expert + 1] - first_tile;
   Tile tile;
   tile.expert = expert;
-  tile.n = local / m_tiles;
-  tile.first = shared.offsets[expert] + (local - tile.n * m_tiles) * kTileM;
+  constexpr int32_t kBand = 8;
+  const int32_t band = local / (kBand * p.n_tiles);
+  const int32_t in_band = local - band * kBand * p.n_tiles;
+  const int32_t band_tiles = min(m_tiles - band * kBand, kBand);
+  tile.n = in_band / band_tiles;
+  tile.first = shared.offsets[expert] + (band * kBand + in_band - tile.n * band_tiles) * kTileM;
   const int32_t rows = min(shared.offsets[expert + 1] - tile.first, kTileM);
   const int32_t of_first_block = min((rows + 2 * kGroupRows - 1) / (2 * kGroupRows) * kGroupRows, rows);
   if (ptx::cluster_rank() == 0) {
@@ -100,80 +116,145 @@ __device__ Tile locate(const GroupedGemmParams& p, const Shared& shared, int32_t
   return tile;
 }
 
-// A cluster's first tile, and how far apart its tiles are.
-__device__ int32_t first_tile() { return static_cast<int32_t>(blockIdx.x) / kBlocks; }
-__device__ int32_t clusters() { return static_cast<int32_t>(gridDim.x) / kBlocks; }
+// The cluster's tiles, in turn, as its threads hear of them.
+class Tiles {
+ public:
+  __device__ Tiles(const GroupedGemmParams& p, const Shared& shared)
+      : p_(p), shared_(shared), count_(shared.tile_starts[p.expert_count] * p.n_tiles) {}
 
-__device__ void fetch(const GroupedGemmParams& p, const Shared& shared, int32_t tiles) {
-  constexpr int32_t kLag = 2;  // buffers whose x this thread has asked for and not yet reported
-  constexpr int32_t kRowsApart = kGroupThreads / 8;
-  constexpr int32_t kRowsEach = kBlockRows / kRowsApart;
-  const auto thread = static_cast<int32_t>(threadIdx.x);
-  const int32_t chunk = thread % 8;
-  const int32_t first_row = thread / 8;
-  const uint32_t x_offset = static_cast<uint32_t>(chunk_offset(first_row, chunk));
-  const auto k_chunks = static_cast<int32_t>(p.k / kChunkElements);
-  const auto stride_chunks = static_cast<uint32_t>(p.x_stride / kChunkElements);
-  const auto* x = reinterpret_cast<const uint4*>(p.x);
-  const uint32_t part = ptx::cluster_rank() * kWeightPartBytes;  // that this block fetches for both
+  /// Finds the next one, if there is one. Waits until it is known.
+  __device__ bool next(Tile& tile) {
+    const uint32_t place = turn_ % kQueue;
+    ptx::wait_barrier(shared_.tile_told + place * 8, turn_ / kQueue % 2);
+    const int32_t index = ptx::load_4(shared_.tiles + place * 4);
+    ++turn_;
+    if (index >= count_) return false;
+    tile = locate(p_, shared_, index);
+    return true;
+  }
 
-  Turn turn;
-  Turn reported;
-  int32_t unreported = 0;
-  const auto report = [&] {
-    ptx::fence_async_proxy();
-    ptx::arrive(shared.full + reported.stage * 8);
-    reported.next();
-    --unreported;
-  };
-  for (int32_t index = first_tile(); index < tiles; index += clusters()) {
-    const Tile tile = locate(p, shared, index);
-    uint32_t row_chunks[kRowsEach];  // where this thread's rows begin, in chunks; rows beyond the tile's are zero
+ private:
+  const GroupedGemmParams& p_;
+  const Shared& shared_;
+  int32_t count_;
+  uint32_t turn_ = 0;
+};
+
+// One thread of each block; that of the first takes the cluster's tiles from the counter and tells both.
+class TileTaker {
+ public:
+  __device__ TileTaker(const GroupedGemmParams& p, const Shared& shared) : p_(p), shared_(shared) {}
+
+  __device__ void take() {
+    const uint32_t place = turn_ % kQueue;
+    ++turn_;
+    ptx::arrive_expecting(shared_.tile_told + place * 8, sizeof(int32_t));
+    if (ptx::cluster_rank() != 0) return;
+    const int32_t index = atomicAdd(p_.next_tile, 1);
+    for (uint32_t block = 0; block < kBlocks; ++block)
+      ptx::store_4_in_cluster(ptx::cluster_address(shared_.tiles + place * 4, block), index,
+                              ptx::cluster_address(shared_.tile_told + place * 8, block));
+  }
+
+ private:
+  const GroupedGemmParams& p_;
+  const Shared& shared_;
+  uint32_t turn_ = 0;
+};
+
+// What one of the fetching threads copies: a chunk of every kRowsApart-th of a tile's rows of x.
+class FetchRows {
+ public:
+  static constexpr int32_t kRowsApart = kGroupThreads / 8;
+  static constexpr int32_t kCount = kBlockRows / kRowsApart;
+
+  __device__ explicit FetchRows(const GroupedGemmParams& p)
+      : p_(p), first_(static_cast<int32_t>(threadIdx.x) / 8), chunk_(static_cast<int32_t>(threadIdx.x) % 8) {}
+
+  /// Asks where the next tile's rows are.
+  __device__ void find_next(const Tile& tile) {
+    next_rows_ = tile.rows;
 #pragma unroll
-    for (int32_t i = 0; i < kRowsEach; ++i) {
-      const int32_t row = first_row + i * kRowsApart;
+    for (int32_t i = 0; i < kCount; ++i) {
+      const int32_t row = first_ + i * kRowsApart;
       const int32_t slot = tile.first + (row < tile.rows ? row : 0);
-      row_chunks[i] = static_cast<uint32_t>(p.rows == nullptr ? slot : p.rows[slot]) * stride_chunks;
+      next_[i] = p_.rows == nullptr ? slot : p_.rows[slot];
     }
+  }
+  /// From now on it is the tile's turn.
+  __device__ void advance() {
+    tile_rows_ = next_rows_;
+#pragma unroll
+    for (int32_t i = 0; i < kCount; ++i)
+      rows_[i] = static_cast<uint32_t>(next_[i]) * static_cast<uint32_t>(p_.x_stride / kChunkElements);
+  }
+  /// Copies what step k needs; rows beyond the tile's are zero.
+  __device__ void copy(int32_t k, uint32_t shared_x) const {
+    const auto* x = reinterpret_cast<const uint4*>(p_.x);
+    const int32_t at = k * static_cast<int32_t>(kTileK / kChunkElements) + chunk_;
+    const bool exists = at < static_cast<int32_t>(p_.k / kChunkElements);
+    const uint32_t to = shared_x + static_cast<uint32_t>(chunk_offset(first_, chunk_));
+#pragma unroll
+    for (int32_t i = 0; i < kCount; ++i) {
+      const bool valid = exists && first_ + i * kRowsApart < tile_rows_;
+      const uint32_t from = rows_[i] + static_cast<uint32_t>(at);
+      ptx::copy_async_16(to + i * kRowsApart * static_cast<uint32_t>(kRowBytes), x + (valid ? from : 0), valid);
+    }
+  }
+
+ private:
+  const GroupedGemmParams& p_;
+  int32_t first_;
+  int32_t chunk_;
+  int32_t tile_rows_ = 0;
+  int32_t next_rows_ = 0;
+  uint32_t rows_[kCount] = {};  // where they begin, in chunks
+  int32_t next_[kCount] = {};   // rows of x
+};
+
+__device__ void fetch(const GroupedGemmParams& p, const Shared& shared) {
+  const uint32_t part = ptx::cluster_rank() * kWeightPartBytes;  // that this block fetches for both
+  const bool first = threadIdx.x == 0;
+  FetchRows rows(p);
+  Tiles tiles(p, shared);
+  TileTaker taker(p, shared);
+  Turn turn;
+  Tile next;
+  if (first) taker.take();
+  bool more = tiles.next(next);
+  if (more) rows.find_next(next);
+  while (more) {
+    const Tile tile = next;
+    rows.advance();
+    if (first) taker.take();
     const std::byte* weights = p.experts[tile.expert] + p.weight_offset +
                                int64_t{tile.n} * p.k_tiles * static_cast<int64_t>(kTileBytes) + part;
     for (int32_t k = 0; k < p.k_tiles; ++k) {
-      const uint32_t empty = shared.empty + turn.stage * 8;
-      if (!ptx::test_barrier(empty, turn.parity ^ 1)) {
-        // Whoever is to empty it may be waiting for what is under way.
-        ptx::wait_copies<0>();
-        while (unreported > 0) report();
-        ptx::wait_barrier(empty, turn.parity ^ 1);
-      }
+      ptx::wait_barrier(shared.empty + turn.stage * 8, turn.parity ^ 1);
       const uint32_t full = shared.full + turn.stage * 8;
-      if (thread == 0) {
+      if (first) {
         ptx::arrive_expecting(full, kWeightBytes);
         ptx::copy_bulk_to_cluster(shared.weights(turn.stage) + part, weights + k * static_cast<int64_t>(kTileBytes),
                                   kWeightPartBytes, full, (1 << kBlocks) - 1);
       }
-      const int32_t at = k * static_cast<int32_t>(kTileK / kChunkElements) + chunk;
-      const uint32_t to = shared.x(turn.stage) + x_offset;
-#pragma unroll
-      for (int32_t i = 0; i < kRowsEach; ++i) {
-        const bool valid = at < k_chunks && first_row + i * kRowsApart < tile.rows;
-        ptx::copy_async_16(to + i * kRowsApart * static_cast<uint32_t>(kRowBytes),
-                           x + (valid ? row_chunks[i] + static_cast<uint32_t>(at) : 0), valid);
-      }
-      ptx::commit_copies();
+      rows.copy(k, shared.x(turn.stage));
+      ptx::arrive_after_copies(full);
       turn.next();
-      ++unreported;
-      ptx::wait_copies<kLag>();
-      while (unreported > kLag) report();
+      // The next tile, long before it is needed, but when it has been told.
+      if (k == (p.k_tiles - 1) / 2) {
+        more = tiles.next(next);
+        if (more) rows.find_next(next);
+      }
     }
   }
   ptx::wait_copies<0>();
-  while (unreported > 0) report();
 }
 
 // A thread's results: for each group of eight columns two of row lane / 4 and two of row lane / 4 + 8.
 using Sums = float[kTileN / 2];
 
-// Eight features a store; `half` tells the two rows apart.
+// Eight features a store; `half` tells the two rows apart. What is stored need not stay in L2, where it would be in the
+// way of weights and rows.
 __device__ void store_gate_up(const GroupedGemmParams& p, const Sums& d, int32_t n, int32_t half, int32_t lane,
                               Bits16* row) {
 #pragma unroll
@@ -195,7 +276,7 @@ __device__ void store_gate_up(const GroupedGemmParams& p, const Sums& d, int32_t
         if (feature + 2 * j + 1 >= p.out_columns) words[j] &= 0xffffu;
       }
     }
-    *reinterpret_cast<uint4*>(row + feature) = make_uint4(words[0], words[1], words[2], words[3]);
+    __stcs(reinterpret_cast<uint4*>(row + feature), make_uint4(words[0], words[1], words[2], words[3]));
   }
 }
 
@@ -211,12 +292,12 @@ __device__ void store_down(const GroupedGemmParams& p, const Sums& d, int32_t n,
       const int32_t at = (block * 4 + j) * 4 + 2 * half;
       words[j] = pack_bf16(d[at], d[at + 1]);
     }
-    *reinterpret_cast<uint4*>(row + feature) = make_uint4(words[0], words[1], words[2], words[3]);
+    __stcs(reinterpret_cast<uint4*>(row + feature), make_uint4(words[0], words[1], words[2], words[3]));
   }
 }
 
 template <bool kGateUp>
-__device__ void multiply(const GroupedGemmParams& p, const Shared& shared, int32_t tiles) {
+__device__ void multiply(const GroupedGemmParams& p, const Shared& shared) {
   const auto group = static_cast<int32_t>(threadIdx.x) / kGroupThreads - 1;
   const auto thread = static_cast<int32_t>(threadIdx.x) % kGroupThreads;
   const int32_t lane = thread % kWarp;
@@ -225,27 +306,26 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared, int32
   const uint32_t empty = ptx::cluster_address(shared.empty, reports ? static_cast<uint32_t>(lane) : 0);
   Turn turn;
   float d[kTileN / 2] = {};
-  Tile next{};
-  if (first_tile() < tiles) next = locate(p, shared, first_tile());
-  for (int32_t index = first_tile(); index < tiles; index += clusters()) {
+  Tiles tiles(p, shared);
+  Tile next;
+  bool more = tiles.next(next);
+  while (more) {
     const Tile tile = next;
-    const auto find_next = [&] {
-      if (index + clusters() < tiles) next = locate(p, shared, index + clusters());
-    };
     const int32_t rows_left = tile.rows - group * kGroupRows;
     if (rows_left <= 0) {
       // Nothing to multiply, but the buffers go round.
-      find_next();
       for (int32_t k = 0; k < p.k_tiles; ++k, turn.next()) {
         ptx::wait_barrier(shared.full + turn.stage * 8, turn.parity);
         if (reports) ptx::arrive_in_cluster(empty + turn.stage * 8);
       }
+      more = tiles.next(next);
       continue;
     }
     ptx::pin_registers(d);
     int32_t previous = 0;
     for (int32_t k = 0; k < p.k_tiles; ++k) {
       ptx::wait_barrier(shared.full + turn.stage * 8, turn.parity);
+      ptx::fence_async_proxy();  // rows of x were written by threads, as far as wgmma is concerned
       const uint64_t a = ptx::describe_matrix(shared.x(turn.stage) + group * kGroupRows * kRowBytes, 16, 1024);
       const uint64_t b = ptx::describe_matrix(shared.weights(turn.stage), 16, 1024);
       ptx::begin_products();
@@ -253,7 +333,7 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared, int32
       for (int32_t step = 0; step < kTileK / 16; ++step)
         ptx::multiply_64x256x16(d, a + 2 * step, b + 2 * step, k > 0 || step > 0);
       ptx::commit_products();
-      if (k == 0) find_next();  // while the products run
+      if (k == p.k_tiles - 1) more = tiles.next(next);  // while the products run
       // The products of the buffer before have ended once only this one's are under way.
       ptx::wait_products<1>();
       if (k > 0 && reports) ptx::arrive_in_cluster(empty + previous * 8);
@@ -291,16 +371,16 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
       ptx::init_barrier(shared.full + stage * 8, kGroupThreads + 1);
       ptx::init_barrier(shared.empty + stage * 8, kBlocks * 2 * kGroupThreads / kWarp);
     }
+    for (uint32_t place = 0; place < kQueue; ++place) ptx::init_barrier(shared.tile_told + place * 8, 1);
     ptx::publish_barriers();
   }
   ptx::sync_cluster();
-  const int32_t tiles = shared.tile_starts[p.expert_count] * p.n_tiles;
   if (threadIdx.x < kGroupThreads) {
     ptx::fewer_registers<kFetchRegisters>();
-    fetch(p, shared, tiles);
+    fetch(p, shared);
   } else {
     ptx::more_registers<kMultiplyRegisters>();
-    multiply<kGateUp>(p, shared, tiles);
+    multiply<kGateUp>(p, shared);
   }
   // The other block may still write to this one's shared memory.
   ptx::sync_cluster();
@@ -312,6 +392,7 @@ void launch(const GroupedGemmParams& params, int32_t multiprocessors, cudaStream
   (void)cudaFuncSetAttribute(grouped_gemm_kernel<kGateUp>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              static_cast<int>(shared_bytes));
   const auto blocks = static_cast<unsigned>(std::max(multiprocessors / kBlocks, 1) * kBlocks);
+  (void)cudaMemsetAsync(params.next_tile, 0, sizeof(int32_t), stream);
   grouped_gemm_kernel<kGateUp><<<blocks, kThreads, shared_bytes, stream>>>(params);
 }
 

@@ -40,6 +40,7 @@ struct GroupedGemmParams {
   int32_t k_tiles;             // tiles of 64 elements
   const int32_t* offsets;      // [E + 1]
   const int32_t* tile_starts;  // [E + 1]
+  int32_t* next_tile;          // [1] scratch
   int32_t expert_count;
   bool gate_up;
   Bits16* out;          // [slots, out_stride]

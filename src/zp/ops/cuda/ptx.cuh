@@ -10,6 +10,18 @@ __device__ inline uint32_t shared_address(const void* data) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(data));
 }
 
+/// Stores 16 bytes to shared memory, at an address aligned to them.
+__device__ inline void store_16(uint32_t to, uint4 data) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(data.x), "r"(data.y), "r"(data.z), "r"(data.w)
+               : "memory");
+}
+
+__device__ inline int32_t load_4(uint32_t from) {
+  int32_t value = 0;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+  return value;
+}
+
 /// Four 8x8 matrices of 16-bit elements; lane 8i + r gives the address of row r of matrix i.
 __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -2,6 +2,8 @@
 // what orders them with ordinary loads and stores.
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "zp/ops/cuda/ptx.cuh"
@@ -17,6 +19,11 @@ __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.re
 
 __device__ inline void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives once all of this thread's copy_async_16() so far have ended; does not wait for them. Whoever then gives what
+/// they copied to wgmma calls fence_async_proxy() first.
+__device__ inline void arrive_after_copies(uint32_t barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 /// Arrives, and has the phase wait for `bytes` of bulk copies too.
 __device__ inline void arrive_expecting(uint32_t barrier, uint32_t bytes) {
@@ -63,6 +70,17 @@ __device__ inline void copy_bulk_to_cluster(uint32_t to, const void* from, uint3
       : "memory");
 }
 
+/// Copies a box of a three-dimensional tensor map (which lies in a kernel's parameters), from element (x, y, z) on, to
+/// shared memory of this block; the barrier counts the bytes of the whole box. One thread issues it.
+__device__ inline void copy_box(uint32_t to, const CUtensorMap* map, int32_t x, int32_t y, int32_t z,
+                                uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(to),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+      : "memory");
+}
+
 /// This block's number in its cluster.
 __device__ inline uint32_t cluster_rank() {
   uint32_t rank = 0;
@@ -80,12 +98,19 @@ __device__ inline uint32_t cluster_address(uint32_t address, uint32_t rank) {
 __device__ inline void arrive_in_cluster(uint32_t cluster_barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(cluster_barrier) : "memory");
 }
+/// Stores 4 bytes in the shared memory of some block of the cluster, whose barrier, beside them, counts them when they
+/// are there.
+__device__ inline void store_4_in_cluster(uint32_t cluster_to, int32_t value, uint32_t cluster_barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(cluster_to),
+               "r"(value), "r"(cluster_barrier)
+               : "memory");
+}
 /// __syncthreads() of the whole cluster.
 __device__ inline void sync_cluster() {
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-/// Makes this thread's earlier writes to shared memory, its finished cp.async included, visible to wgmma.
+/// Makes writes to shared memory that this thread made or has waited for, finished cp.async included, visible to wgmma.
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Registers of a warpgroup's threads, once the block has begun: every warp of the warpgroup executes it.

@@ -22,6 +22,7 @@ class ScratchLayout final {
     const ExpertLayout layout(limits.expert.hidden, limits.expert.intermediate);
     expert_counts = place(limits.experts * 4);
     expert_cursors = place(limits.experts * 4);
+    next_tile = place(4);
     expert_offsets = place((limits.experts + 1) * 4);
     tile_starts = place((limits.experts + 1) * 4);
     slots = place(assignments * 4);
@@ -40,6 +41,7 @@ class ScratchLayout final {
 
   size_t expert_counts = 0;   // [E] i32
   size_t expert_cursors = 0;  // [E] i32
+  size_t next_tile = 0;       // [1] i32
   size_t expert_offsets = 0;  // [E + 1] i32
   size_t tile_starts = 0;     // [E + 1] i32
   size_t slots = 0;           // [T, k] i32

@@ -56,22 +56,6 @@ class TensorList {
   const Family& family_;
 };
 
-// Rows [row, row + rows) and columns [column, column + columns) of a stored matrix.
-struct MatrixPart {
-  std::string name;
-  Shape stored;  // of the whole matrix
-  IndexRange rows;
-  IndexRange columns;
-};
-
-MatrixPart some_rows(std::string name, const Shape& stored, IndexRange rows) {
-  return {std::move(name), stored, rows, {0, static_cast<int32_t>(stored[1])}};
-}
-
-MatrixPart some_columns(std::string name, const Shape& stored, IndexRange columns) {
-  return {std::move(name), stored, {0, static_cast<int32_t>(stored[0])}, columns};
-}
-
 // The features of some heads.
 IndexRange features_of(IndexRange heads, int32_t head_dim) {
   return {.begin = heads.begin * head_dim, .count = heads.count * head_dim};
@@ -80,6 +64,7 @@ IndexRange features_of(IndexRange heads, int32_t head_dim) {
 // A part as a matrix of its own: a view into the file, or, if it is not whole rows, a copy in `copied`.
 ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, std::vector<std::byte>& copied) {
   const ConstTensorView rows = checkpoint.tensor(part.name, part.stored).rows(part.rows.begin, part.rows.count);
+  checkpoint.fetch(part.name);
   if (part.columns.count == part.stored[1]) return rows;
   const size_t element = size_of(rows.dtype());
   const size_t from_bytes = static_cast<size_t>(part.stored[1]) * element;
@@ -91,14 +76,21 @@ ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, 
   return {copied.data(), rows.dtype(), {part.rows.count, part.columns.count}};
 }
 
-// Loads one tensor after another, letting each one's pages go once it has been packed.
+// Loads one tensor after another, letting each one's pages go once it has been packed; or, with lanes, notes what is to
+// be loaded until finish().
 class WeightLoader {
  public:
-  WeightLoader(const ModelFiles& files, Device& device, Ops& ops)
-      : checkpoint_(files.checkpoint()), device_(device), ops_(ops), stream_(device.create_stream("load")) {}
+  WeightLoader(const ModelFiles& files, Device& device, Ops& ops, LoadLanes* lanes)
+      : checkpoint_(files.checkpoint()),
+        device_(device),
+        ops_(ops),
+        lanes_(lanes),
+        stream_(device.create_stream("load")) {}
 
   Tensor tensor(const std::string& name, const Shape& shape, DType dtype) {
     const ConstTensorView stored = checkpoint_.tensor(name, shape);
+    if (lanes_ != nullptr) return tensor_by_lanes(name, shape, dtype);
+    checkpoint_.fetch(name);
     std::vector<std::byte> converted(static_cast<size_t>(stored.elements()) * size_of(dtype));
     convert_elements(stored, dtype, converted);
     checkpoint_.discard(name);
@@ -107,6 +99,7 @@ class WeightLoader {
 
   // The rows of all parts, one after another; the parts have the same columns.
   PackedMatrix matrix(const std::vector<MatrixPart>& parts) {
+    if (lanes_ != nullptr) return matrix_by_lanes(parts);
     std::vector<std::vector<std::byte>> copies(parts.size());
     std::vector<ConstTensorView> views;
     for (size_t i = 0; i < parts.size(); ++i) views.push_back(view_part(checkpoint_, parts[i], copies[i]));
@@ -122,11 +115,67 @@ class WeightLoader {
     return tensor;
   }
 
+  // Blocks until everything is loaded.
+  void finish() {
+    if (lanes_ == nullptr) return;
+    lanes_->run(std::ssize(jobs_), [&](int64_t i, LoadLanes::Lane& lane) { jobs_[static_cast<size_t>(i)](lane); });
+    jobs_.clear();
+  }
+
  private:
+  using Job = std::function<void(LoadLanes::Lane& lane)>;
+  // What a piece of a part becomes: rows, and which row of the part the first is.
+  using Pack = std::function<void(Stream& stream, const StoredRows& rows, int64_t first)>;
+
+  // A job for each piece of a part.
+  void add_jobs(const MatrixPart& part, const Pack& pack) {
+    const ConstTensorView stored = checkpoint_.tensor(part.name, part.stored);
+    const auto rows_max = static_cast<int32_t>(std::min<int64_t>(
+        INT32_MAX / 2, lanes_->rows_of_piece(static_cast<size_t>(row_elements(part)) * size_of(stored.dtype()))));
+    for (int32_t row = 0; row < part.rows.count; row += rows_max) {
+      const IndexRange rows{row, std::min(rows_max, part.rows.count - row)};
+      jobs_.emplace_back([this, part, rows, pack](LoadLanes::Lane& lane) {
+        lane.bring(checkpoint_, part, rows,
+                   [&](const StoredRows& piece, int64_t first) { pack(lane.stream(), piece, first); });
+      });
+    }
+  }
+
+  Tensor tensor_by_lanes(const std::string& name, const Shape& shape, DType dtype) {
+    Tensor tensor(device_, dtype, shape);
+    MatrixPart part{name, shape, {0, static_cast<int32_t>(shape[0])}, {}};
+    part.columns.count = static_cast<int32_t>(row_elements(part));
+    std::byte* data = tensor.view().data();
+    add_jobs(part, [packing = &lanes_->packing(), data, dtype](Stream& stream, const StoredRows& rows, int64_t first) {
+      packing->convert_rows(stream, rows,
+                            {data + static_cast<size_t>(first * rows.columns) * size_of(dtype), dtype,
+                             {rows.rows, rows.columns}});
+    });
+    return tensor;
+  }
+
+  PackedMatrix matrix_by_lanes(const std::vector<MatrixPart>& parts) {
+    int64_t n = 0;
+    for (const MatrixPart& part : parts) n += part.rows.count;
+    PackedMatrix matrix = lanes_->packing().make_matrix(n, parts.front().columns.count);
+    MatrixRowsArgs args{.matrix = matrix.buffer.data(), .n = n, .k = matrix.k};
+    for (const MatrixPart& part : parts) {
+      add_jobs(part, [packing = &lanes_->packing(), args](Stream& stream, const StoredRows& rows, int64_t first) {
+        MatrixRowsArgs here = args;
+        here.first += first;
+        packing->pack_rows(stream, rows, here);
+      });
+      args.first += part.rows.count;
+    }
+    return matrix;
+  }
+
   const Checkpoint& checkpoint_;
   Device& device_;
   Ops& ops_;
+  LoadLanes* lanes_;
   std::unique_ptr<Stream> stream_;
+  std::vector<Job> jobs_;
 };
 
 LayerWeights load_layer(const ModelFiles& files, const ModelShard& shard, int32_t l, WeightLoader& loader) {
@@ -196,14 +245,15 @@ std::vector<std::string> ModelFiles::problems() const {
   return problems;
 }
 
-ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops) {
-  return load_weights(files, whole_model(files.shape()), device, ops);
+ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops, LoadLanes* lanes) {
+  return load_weights(files, whole_model(files.shape()), device, ops, lanes);
 }
 
-ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops) {
+ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops,
+                          LoadLanes* lanes) {
   const ModelShape& m = files.shape();
   const Family& family = files.family();
-  WeightLoader loader(files, device, ops);
+  WeightLoader loader(files, device, ops, lanes);
   ModelWeights weights;
   const Shape table{m.vocabulary, m.hidden};
   if (shard.layers.begin == 0) weights.embedding = loader.tensor(family.embedding(), table, ops.activation_dtype());
@@ -217,6 +267,7 @@ ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Devi
       loader.upload(std::as_bytes(std::span(frequencies)), DType::kF32, {static_cast<int64_t>(frequencies.size())});
   for (int32_t l = shard.layers.begin; l < shard.layers.end(); ++l)
     weights.layers.push_back(load_layer(files, shard, l, loader));
+  loader.finish();
   return weights;
 }
 
@@ -230,15 +281,30 @@ ExpertReader::ExpertReader(const ModelFiles& files, const Ops& ops, const ModelS
       intermediate_(shard.expert_intermediate),
       blob_bytes_(ops.expert_blob_bytes({files.shape().hidden, shard.expert_intermediate.count})) {}
 
-void ExpertReader::read(int32_t layer, int32_t expert, std::span<std::byte> blob) const {
+std::array<MatrixPart, 3> ExpertReader::parts_of(int32_t layer, int32_t expert) const {
   const ModelShape& m = files_.shape();
   const Family& family = files_.family();
   const int32_t l = layers_.begin + layer;
   const Shape wide{m.expert_intermediate, m.hidden};
-  const std::array<MatrixPart, 3> parts = {
-      some_rows(family.expert(l, expert, "gate_proj"), wide, intermediate_),
-      some_rows(family.expert(l, expert, "up_proj"), wide, intermediate_),
-      some_columns(family.expert(l, expert, "down_proj"), {m.hidden, m.expert_intermediate}, intermediate_)};
+  return {some_rows(family.expert(l, expert, "gate_proj"), wide, intermediate_),
+          some_rows(family.expert(l, expert, "up_proj"), wide, intermediate_),
+          some_columns(family.expert(l, expert, "down_proj"), {m.hidden, m.expert_intermediate}, intermediate_)};
+}
+
+void ExpertReader::bring(int32_t layer, int32_t expert, LoadLanes::Lane& lane, DevicePacking& packing,
+                         std::byte* blob) const {
+  const ExpertSize size{files_.shape().hidden, intermediate_.count};
+  packing.begin_expert(lane.stream(), size, blob);
+  const std::array<MatrixPart, 3> parts = parts_of(layer, expert);
+  constexpr std::array kMatrices = {ExpertMatrix::kGate, ExpertMatrix::kUp, ExpertMatrix::kDown};
+  for (size_t i = 0; i < parts.size(); ++i)
+    lane.bring(files_.checkpoint(), parts[i], [&](const StoredRows& rows, int64_t first) {
+      packing.pack_expert_rows(lane.stream(), rows, {.size = size, .blob = blob, .matrix = kMatrices[i], .first = first});
+    });
+}
+
+void ExpertReader::read(int32_t layer, int32_t expert, std::span<std::byte> blob) const {
+  const std::array<MatrixPart, 3> parts = parts_of(layer, expert);
   std::array<std::vector<std::byte>, 3> copies;
   std::array<ConstTensorView, 3> views;
   for (size_t i = 0; i < parts.size(); ++i) views[i] = view_part(files_.checkpoint(), parts[i], copies[i]);

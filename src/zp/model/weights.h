@@ -1,12 +1,15 @@
 // The replicated weights of a model (everything but the experts), packed for one device, and how experts are read.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
 #include "zp/device/device.h"
 #include "zp/model/checkpoint.h"
 #include "zp/model/family.h"
+#include "zp/model/load_lanes.h"
+#include "zp/model/matrix_part.h"
 #include "zp/ops/ops.h"
 #include "zp/shape/model_shape.h"
 #include "zp/shape/model_shard.h"
@@ -56,12 +59,13 @@ class ModelFiles final {
   Checkpoint checkpoint_;
 };
 
-/// Packs everything but the experts. Each stored tensor is read once, tied embeddings twice. Blocks; throws as
-/// Checkpoint::tensor() does.
-[[nodiscard]] ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops);
+/// Packs everything but the experts: on the device over `lanes`, on the host without. Each stored tensor is read once,
+/// tied embeddings twice. Blocks; throws as Checkpoint::tensor() and read() do.
+[[nodiscard]] ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops, LoadLanes* lanes = nullptr);
 /// Packs a rank's part, for the model of shape_of(shape, shard): the heads and inner features of its layers, norms and
 /// routers whole, the embedding only with the first layer, the final norm and the head only with the last.
-[[nodiscard]] ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops);
+[[nodiscard]] ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops,
+                                        LoadLanes* lanes = nullptr);
 
 /// Reads experts one by one into packed blobs. Thread-safe.
 class ExpertReader final {
@@ -73,8 +77,13 @@ class ExpertReader final {
   [[nodiscard]] size_t blob_bytes() const noexcept { return blob_bytes_; }
   /// Packs one expert of a MoE layer into `blob` (blob_bytes() long, 256-byte aligned host memory).
   void read(int32_t layer, int32_t expert, std::span<std::byte> blob) const;
+  /// The same on the device: issues what makes `blob`, in device memory, on the lane's stream.
+  void bring(int32_t layer, int32_t expert, LoadLanes::Lane& lane, DevicePacking& packing, std::byte* blob) const;
 
  private:
+  /// gate, up, down.
+  [[nodiscard]] std::array<MatrixPart, 3> parts_of(int32_t layer, int32_t expert) const;
+
   const ModelFiles& files_;
   const Ops& ops_;
   IndexRange layers_;

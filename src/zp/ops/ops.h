@@ -178,6 +178,8 @@ struct HeadArgs {
   TensorView log_sum_exp;                // [R] f32
 };
 
+class DevicePacking;
+
 /// All operations of one backend on one device. Methods issue work on `stream`, which must be the device's own, and
 /// return at once. One thread issues at a time; the packing functions are thread-safe.
 class Ops {
@@ -200,6 +202,9 @@ class Ops {
   /// 256-byte aligned, expert_blob_bytes() long; the bytes are the same on host, peer and device. Blocks.
   virtual void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
                            std::span<std::byte> blob) const = 0;
+
+  /// Packs on the device, from stored bytes in its memory; null where the host packs (ops/device_packing.h).
+  [[nodiscard]] virtual DevicePacking* device_packing() noexcept { return nullptr; }
 
   virtual void embed(Stream& stream, const EmbedArgs& args) = 0;
   virtual void residual_norm(Stream& stream, const ResidualNormArgs& args) = 0;

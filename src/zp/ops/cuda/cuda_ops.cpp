@@ -39,6 +39,7 @@ CudaOps::CudaOps(CudaDevice& device, const OpsLimits& limits, const Choices& cho
       scratch_(device.allocate(layout_.size_bytes())),
       ring_(device),
       linear_(device),
+      packing_(device),
       description_("cuda bf16 (sm_90a)") {}
 
 size_t CudaOps::scratch_bytes(const OpsLimits& limits) {

@@ -53,6 +53,10 @@ nlohmann::ordered_json rank_json(const RankStats& rank) {
           {"compute_seconds", rank.compute_seconds},
           {"exposed_seconds", rank.exposed_seconds},
           {"peer_wait_seconds", rank.peer_wait_seconds},
+          {"busy_seconds", rank.busy_seconds},
+          {"active_seconds", rank.active_seconds},
+          {"idle_fraction", rank.idle_fraction()},
+          {"allocations", rank.allocations},
           {"fill", rank.fill},
           {"exposed_seconds_by_layer", rank.exposed_seconds_by_layer},
           {"failure", rank.failure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rank.failure)}};
@@ -112,6 +116,9 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
       {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
       {"macro_f1", or_null(s.metrics.macro_f1)},
       {"load_seconds", s.stats.load_seconds},
+      {"weight_load_seconds", s.stats.weight_load_seconds},
+      {"weight_bytes", s.stats.weight_bytes},
+      {"weight_load_bytes_per_s", s.stats.weight_load_rate()},
       {"peak_memory_bytes", peak_resident_bytes()},
       {"device", s.stats.device},
       {"operations", s.stats.operations},
@@ -137,6 +144,9 @@ void print_summary(const RunSummary& s) {
   note("{} rows, {} answered, {} errors in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n", s.metrics.rows,
        s.metrics.answered, s.metrics.failed, s.wall_seconds, per_second(s.metrics.rows, s.wall_seconds),
        s.stats.load_seconds);
+  if (s.stats.weight_load_seconds > 0)
+    note("weights: {} in {:.2f} s, {:.2f} GB/s\n", human_bytes(s.stats.weight_bytes), s.stats.weight_load_seconds,
+         s.stats.weight_load_rate() * 1e-9);
   const double reused = s.stats.prompt_tokens > 0 ? 100.0 * static_cast<double>(s.stats.cached_tokens) /
                                                         static_cast<double>(s.stats.prompt_tokens)
                                                   : 0;

@@ -179,9 +179,18 @@ struct RankStats {
   double compute_seconds = 0;                    ///< sum of its steps' durations
   double exposed_seconds = 0;                    ///< of these, its compute stood still for experts
   double peer_wait_seconds = 0;                  ///< of these, for another rank rather than for a link
+  double busy_seconds = 0;                       ///< its device had a step, from the first kernel to the last result
+  double active_seconds = 0;                     ///< from the first step's beginning to the last one's end, on the device
+  int64_t allocations = 0;                       ///< of device and pinned memory so far; none is made by steps
   double fill = 0;                               ///< mean load of its steps, as a share of the target
   std::vector<double> exposed_seconds_by_layer;  ///< [layers]
   std::string failure;                           ///< why it runs no more; empty while it does
+
+  /// Time without a step between the first one and the last, as a share: what tokenizing, scheduling and writing
+  /// answers leave the device idle if there is always more to do.
+  [[nodiscard]] double idle_fraction() const noexcept {
+    return active_seconds > 0 ? 1 - busy_seconds / active_seconds : 0;
+  }
 };
 
 /// Counts since the engine was made.
@@ -190,7 +199,9 @@ struct EngineStats {
   std::string operations;  ///< "cpu bf16 (amx)"
   std::string experts;     ///< "resident"
   EngineMemory memory_plan;
-  double load_seconds = 0;  ///< from create() to ready
+  double load_seconds = 0;         ///< from create() to ready
+  double weight_load_seconds = 0;  ///< of these, reading, packing and placing weights; their memory too
+  uint64_t weight_bytes = 0;       ///< that were placed meanwhile, on all ranks and the host
   int64_t answered = 0;
   int64_t failed = 0;  ///< cancelled ones too
   int64_t steps = 0;
@@ -204,6 +215,10 @@ struct EngineStats {
   std::optional<GroupStats> group;  ///< of a synchronous baseline, whose ranks have no exposed time of their own
   int64_t dropped_spans = 0;        ///< of a trace: those that its memory had no room for
 
+  /// Bytes of weights a second of loading them; 0 if that is not measured.
+  [[nodiscard]] double weight_load_rate() const noexcept {
+    return weight_load_seconds > 0 ? static_cast<double>(weight_bytes) / weight_load_seconds : 0;
+  }
   /// Exposed time as a share of the steps' time.
   [[nodiscard]] double exposed_fraction() const noexcept {
     return compute_seconds > 0 ? exposed_seconds / compute_seconds : 0;

@@ -113,6 +113,7 @@ class Dispatcher final {
   uint64_t next_id_ = 1;             // guarded by mutex_
   bool closing_ = false;             // guarded by mutex_
   EngineStats stats_;                // guarded by mutex_
+  std::vector<int64_t> first_begin_ns_;  // [ranks] of the first step that was timed; 0: none yet; guarded by mutex_
 
   std::vector<std::unique_ptr<StepRunner>> ranks_;
   std::thread thread_;

@@ -49,7 +49,12 @@ class Engine::Impl final {
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.memory;
     if (lockstep_) stats.group = lockstep_->stats();
-    if (ranks_) stats.dropped_spans = ranks_->dropped_spans();
+    if (!ranks_) return stats;
+    stats.dropped_spans = ranks_->dropped_spans();
+    stats.weight_load_seconds = ranks_->load_seconds();
+    stats.weight_bytes = ranks_->weight_bytes();
+    for (int32_t rank = 0; rank < ranks_->size(); ++rank)
+      stats.ranks[static_cast<size_t>(rank)].allocations = ranks_->rank(rank).device->allocations();
     return stats;
   }
   [[nodiscard]] std::string trace() const {

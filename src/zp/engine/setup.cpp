@@ -80,6 +80,22 @@ void plan_experts(const EngineConfig& config, const ModelFiles& files, const Dev
   set_limits(config, device, setup.memory);
 }
 
+// Adds what loading takes and gives back. On a device it is gone before there are activations, so only what exceeds
+// them counts.
+void plan_loading(const EngineConfig& config, const Device& device, EngineSetup& setup) {
+  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
+  setup.load_lanes.threads = setup.load_threads;
+  setup.load_lanes.blob_bytes = setup.placement.experts_on_host().empty() ? 0 : setup.blob_bytes;
+  if (device.kind() == DeviceKind::kCpu) return;
+  setup.memory.host.items.push_back({"loading", LoadLanes::pinned_bytes(setup.load_lanes)});
+  const size_t on_device = LoadLanes::device_bytes(setup.load_lanes);
+  for (const MemoryItem& item : setup.memory.rank.items)
+    if (item.consumer == "activations" && item.bytes < on_device) {
+      setup.memory.rank.items.push_back({"loading, beyond activations", on_device - item.bytes});
+      return;
+    }
+}
+
 }  // namespace
 
 DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device) {
@@ -201,6 +217,7 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   setup.pending_bytes_max = config.max_pending_bytes;
   set_limits(config, *device, setup.memory);
   plan_experts(config, files, *device, ops, setup);
+  plan_loading(config, *device, setup);
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
   const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
 
@@ -209,7 +226,6 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
         {.device = rank_device(config, device_spec, rank), .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
   setup.streaming = {
       .slots = config.experts.slots, .window = config.experts.window, .slice_bytes = config.experts.slice_bytes};
-  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
   setup.trace = config.trace;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(config.ranks), kv_blocks);
   setup.model_revision = model_revision(config);

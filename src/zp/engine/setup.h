@@ -31,6 +31,7 @@ struct EngineSetup {
   uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
   StepModeSetup step_modes;
   int32_t load_threads = 1;
+  LoadLanesSpec load_lanes;  ///< where devices pack weights themselves
   bool trace = false;
   std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks` and what they need
   EngineMemory memory;

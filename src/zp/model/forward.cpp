@@ -79,6 +79,7 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
   const std::vector<LayerMetadata> metadata = metadata_of(step);
   ForwardResult result;
+  result.began = stream.record(EventTiming::kTimed);
   try {
     embed(stream, step);
     run_layers(stream, step, metadata);
@@ -317,6 +318,7 @@ void Forward::output_head(Stream& stream, const ForwardStep& step, ForwardResult
                 static_cast<size_t>(count) * sizeof(float));
     begin += count;
   }
+  result.ended = stream.record(EventTiming::kTimed);
   stream.synchronize();
 }
 

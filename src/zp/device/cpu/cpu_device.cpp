@@ -42,6 +42,7 @@ Buffer CpuDevice::allocate(size_t size_bytes, MemoryKind kind) {
   void* data = std::aligned_alloc(kAlignment, round_up(size_bytes, kAlignment));
   if (data == nullptr) fail(ErrorCode::kOutOfMemory, "the host refused an allocation of {} bytes", size_bytes);
   allocated_of(kind) += size_bytes;
+  count_allocation();
   return {this, kind, static_cast<std::byte*>(data), size_bytes};
 }
 

@@ -180,7 +180,9 @@ TEST_F(CudaEngine, AllocatesNothingInSteps) {
       }
       engine->drain();
       const int64_t allocations = engine->stats().ranks.front().allocations;
-      if (round > 0) EXPECT_EQ(allocations, warm);
+      if (round > 0) {
+        EXPECT_EQ(allocations, warm);
+      }
       warm = allocations;
     }
     EXPECT_GT(warm, 0);

@@ -20,5 +20,5 @@ done |
 cp -ru "$source/models/demo-moe" "$target/models/"
 cp -u "$source/tests/data/demo_prompts.jsonl" "$target/tests/data/"
 cp -ru "$source/examples" "$target/"
-cp -u "$source/tools/gpu_check.sh" "$target/"
+cp -u "$source/tools/gpu_check.sh" "$source/tools/run_mix.py" "$target/"
 du -sh "$target"

@@ -40,9 +40,9 @@ void write_shard(const std::filesystem::path& path, const std::vector<StoredMatr
   std::string header = "{";
   int64_t offset = 0;
   for (const StoredMatrix& m : matrices) {
-    header += fmt::format(R"({}"{}":{{"dtype":"BF16","shape":[{}{}],"data_offsets":[{},{}]}})",
-                          header.size() > 1 ? "," : "", m.name, m.rows,
-                          m.columns > 0 ? fmt::format(",{}", m.columns) : "", offset, offset + m.bytes());
+    header +=
+        fmt::format(R"({}"{}":{{"dtype":"BF16","shape":[{}{}],"data_offsets":[{},{}]}})", header.size() > 1 ? "," : "",
+                    m.name, m.rows, m.columns > 0 ? fmt::format(",{}", m.columns) : "", offset, offset + m.bytes());
     offset += m.bytes();
   }
   header += "}";
@@ -62,15 +62,12 @@ std::vector<StoredMatrix> layer_matrices(const ModelShape& m, int32_t l) {
   const std::string layer = fmt::format("model.layers.{}.", l);
   const int64_t heads = int64_t{m.query_heads} * m.head_dim;
   const int64_t kv = int64_t{m.kv_heads} * m.head_dim;
-  std::vector<StoredMatrix> matrices = {{layer + "input_layernorm.weight", m.hidden},
-                                        {layer + "post_attention_layernorm.weight", m.hidden},
-                                        {layer + "self_attn.q_proj.weight", heads, m.hidden},
-                                        {layer + "self_attn.k_proj.weight", kv, m.hidden},
-                                        {layer + "self_attn.v_proj.weight", kv, m.hidden},
-                                        {layer + "self_attn.o_proj.weight", m.hidden, heads},
-                                        {layer + "self_attn.q_norm.weight", m.head_dim},
-                                        {layer + "self_attn.k_norm.weight", m.head_dim},
-                                        {layer + "mlp.gate.weight", m.experts, m.hidden}};
+  std::vector<StoredMatrix> matrices = {
+      {layer + "input_layernorm.weight", m.hidden},         {layer + "post_attention_layernorm.weight", m.hidden},
+      {layer + "self_attn.q_proj.weight", heads, m.hidden}, {layer + "self_attn.k_proj.weight", kv, m.hidden},
+      {layer + "self_attn.v_proj.weight", kv, m.hidden},    {layer + "self_attn.o_proj.weight", m.hidden, heads},
+      {layer + "self_attn.q_norm.weight", m.head_dim},      {layer + "self_attn.k_norm.weight", m.head_dim},
+      {layer + "mlp.gate.weight", m.experts, m.hidden}};
   for (int32_t e = 0; e < m.experts; ++e) {
     const std::string expert = fmt::format("{}mlp.experts.{}.", layer, e);
     matrices.push_back({expert + "gate_proj.weight", m.expert_intermediate, m.hidden});

@@ -1,4 +1,5 @@
-// How fast a checkpoint's weights get to where steps use them, beside what a plain copy from pinned host memory reaches.
+// How fast a checkpoint's weights get to where steps use them, beside what a plain copy from pinned host memory
+// reaches.
 //   build/bench/load_bench [--device cuda] [--model Qwen3-30B-A3B --layers 17] [--folder DIR] [--experts resident|host]
 //                          [--threads N] [--repeat N] [--json FILE]
 // Without --model a small checkpoint is written to a folder of its own, which goes with the program. With --folder the

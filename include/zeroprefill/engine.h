@@ -176,13 +176,13 @@ struct RankStats {
   int64_t steps = 0;
   StepModeCounts steps_by_mode;
   int64_t computed_tokens = 0;
-  double compute_seconds = 0;                    ///< sum of its steps' durations
-  double exposed_seconds = 0;                    ///< of these, its compute stood still for experts
-  double peer_wait_seconds = 0;                  ///< of these, for another rank rather than for a link
-  double busy_seconds = 0;                       ///< its device had a step, from the first kernel to the last result
-  double active_seconds = 0;                     ///< from the first step's beginning to the last one's end, on the device
-  int64_t allocations = 0;                       ///< of device and pinned memory so far; none is made by steps
-  double fill = 0;                               ///< mean load of its steps, as a share of the target
+  double compute_seconds = 0;    ///< sum of its steps' durations
+  double exposed_seconds = 0;    ///< of these, its compute stood still for experts
+  double peer_wait_seconds = 0;  ///< of these, for another rank rather than for a link
+  double busy_seconds = 0;       ///< its device had a step, from the first kernel to the last result
+  double active_seconds = 0;     ///< from the first step's beginning to the last one's end, on the device
+  int64_t allocations = 0;       ///< of device and pinned memory so far; none is made by steps
+  double fill = 0;               ///< mean load of its steps, as a share of the target
   std::vector<double> exposed_seconds_by_layer;  ///< [layers]
   std::string failure;                           ///< why it runs no more; empty while it does
 

@@ -1,4 +1,5 @@
-// Loading over lanes gives the bytes that packing on the host gives, whatever the pieces, and names what it cannot read.
+// Loading over lanes gives the bytes that packing on the host gives, whatever the pieces, and names what it cannot
+// read.
 #include "zp/model/load_lanes.h"
 
 #include <gtest/gtest.h>
@@ -48,9 +49,9 @@ class ReferencePacking final : public DevicePacking {
     dynamic_cast<cpu::CpuStream&>(stream).enqueue([rows, type, out] {
       const size_t row_bytes = static_cast<size_t>(rows.columns) * size_of(type);
       for (int64_t r = 0; r < rows.rows; ++r)
-        convert_elements({rows.data + static_cast<size_t>(r * rows.stride) * size_of(rows.dtype), rows.dtype,
-                          {rows.columns}},
-                         type, {out + static_cast<size_t>(r) * row_bytes, row_bytes});
+        convert_elements(
+            {rows.data + static_cast<size_t>(r * rows.stride) * size_of(rows.dtype), rows.dtype, {rows.columns}}, type,
+            {out + static_cast<size_t>(r) * row_bytes, row_bytes});
     });
   }
 
@@ -194,12 +195,9 @@ TEST_F(SpoiltCheckpoint, AFileCutShortAfterItWasOpenedIsNamedWithTheTensor) {
   expect_named([&] { (void)load_weights(files, machine_.device, machine_.ops, &lanes); });
   expect_named([&] { (void)load_weights(files, machine_.device, machine_.ops); });
   const std::vector<ExpertId> experts = {{0, 0}, {0, 1}, {1, 0}};
-  expect_named([&] {
-    const ExpertStore store(machine_.device, MemoryKind::kDevice, experts, packing_of(reader, lanes));
-  });
-  expect_named([&] {
-    const ExpertStore store(machine_.device, MemoryKind::kDevice, experts, packing_of(reader, 2));
-  });
+  expect_named(
+      [&] { const ExpertStore store(machine_.device, MemoryKind::kDevice, experts, packing_of(reader, lanes)); });
+  expect_named([&] { const ExpertStore store(machine_.device, MemoryKind::kDevice, experts, packing_of(reader, 2)); });
 }
 
 TEST_F(SpoiltCheckpoint, LanesServeAgainAfterAFailure) {
@@ -230,8 +228,7 @@ TEST_F(SpoiltCheckpoint, ATypeThatCannotBeComputedWithIsNamedWithFileAndTensor) 
   const ExpertReader reader(files, machine_.ops);
   for (const ExpertPacking& packing : {packing_of(reader, lanes), packing_of(reader, 2)})
     expect_error([&] { const ExpertStore store(machine_.device, MemoryKind::kDevice, experts, packing); },
-                 ErrorCode::kUnsupported,
-                 {"model.layers.0.mlp.experts.0.up_proj.weight", "I32", file().string()});
+                 ErrorCode::kUnsupported, {"model.layers.0.mlp.experts.0.up_proj.weight", "I32", file().string()});
 }
 
 TEST(LoadLanes, RefuseRowsLongerThanAPiece) {

@@ -75,8 +75,8 @@ void RankGroup::load(const ModelFiles& files) {
     shards.push_back(place(MemoryKind::kDevice, placement.experts_on(r)));
     if (r + 1 == size() && !on_host.empty()) host = place(MemoryKind::kPinnedHost, on_host);
   }
-  cluster_ = std::make_unique<ExpertCluster>(
-      ExpertCluster::Parts{placement, blob_bytes, std::move(shards), std::move(host)});
+  cluster_ =
+      std::make_unique<ExpertCluster>(ExpertCluster::Parts{placement, blob_bytes, std::move(shards), std::move(host)});
   load_seconds_ = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
 }
 

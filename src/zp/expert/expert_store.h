@@ -31,8 +31,8 @@ class ExpertPeer {
 using BlobOf = std::function<std::byte*(size_t index)>;
 
 /// How experts are read and packed. `read` fills one blob of memory that the host can write, and may be called by
-/// several threads. `fill`, if there is one, is called instead, to make all of `experts` in memory of that kind at once:
-/// for devices that pack themselves.
+/// several threads. `fill`, if there is one, is called instead, to make all of `experts` in memory of that kind at
+/// once: for devices that pack themselves.
 struct ExpertPacking {
   size_t blob_bytes = 0;
   std::function<void(ExpertId id, std::span<std::byte> blob)> read;

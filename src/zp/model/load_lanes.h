@@ -23,8 +23,8 @@
 namespace zp {
 
 struct LoadLanesSpec {
-  int32_t threads = 1;               ///< lanes, at most kMaxLanes
-  size_t blob_bytes = 0;             ///< of an expert that is packed for host memory; 0: none is
+  int32_t threads = 1;                   ///< lanes, at most kMaxLanes
+  size_t blob_bytes = 0;                 ///< of an expert that is packed for host memory; 0: none is
   size_t piece_bytes = size_t{8} << 20;  ///< the most that is read at a time
 };
 

@@ -147,9 +147,9 @@ class WeightLoader {
     part.columns.count = static_cast<int32_t>(row_elements(part));
     std::byte* data = tensor.view().data();
     add_jobs(part, [packing = &lanes_->packing(), data, dtype](Stream& stream, const StoredRows& rows, int64_t first) {
-      packing->convert_rows(stream, rows,
-                            {data + static_cast<size_t>(first * rows.columns) * size_of(dtype), dtype,
-                             {rows.rows, rows.columns}});
+      packing->convert_rows(
+          stream, rows,
+          {data + static_cast<size_t>(first * rows.columns) * size_of(dtype), dtype, {rows.rows, rows.columns}});
     });
     return tensor;
   }
@@ -299,7 +299,8 @@ void ExpertReader::bring(int32_t layer, int32_t expert, LoadLanes::Lane& lane, D
   constexpr std::array kMatrices = {ExpertMatrix::kGate, ExpertMatrix::kUp, ExpertMatrix::kDown};
   for (size_t i = 0; i < parts.size(); ++i)
     lane.bring(files_.checkpoint(), parts[i], [&](const StoredRows& rows, int64_t first) {
-      packing.pack_expert_rows(lane.stream(), rows, {.size = size, .blob = blob, .matrix = kMatrices[i], .first = first});
+      packing.pack_expert_rows(lane.stream(), rows,
+                               {.size = size, .blob = blob, .matrix = kMatrices[i], .first = first});
     });
 }
 

@@ -174,9 +174,8 @@ TEST_F(CudaEngine, AllocatesNothingInSteps) {
         Request request;
         request.context = context;
         request.candidates = {Candidate(7), Candidate(8)};
-        (void)engine->submit(request, [](uint64_t, const Outcome& outcome) {
-          EXPECT_TRUE(std::holds_alternative<Answer>(outcome));
-        });
+        (void)engine->submit(
+            request, [](uint64_t, const Outcome& outcome) { EXPECT_TRUE(std::holds_alternative<Answer>(outcome)); });
       }
       engine->drain();
       const int64_t allocations = engine->stats().ranks.front().allocations;

@@ -50,7 +50,8 @@ std::vector<uint32_t> run(const EngineConfig& config) {
   const auto submit = [&](int32_t from, int32_t to) {
     for (int32_t i = from; i < to; ++i) {
       std::vector<int32_t> ids(static_cast<size_t>(20 + i * 37 % 300));
-      for (size_t t = 0; t < ids.size(); ++t) ids[t] = static_cast<int32_t>(5 + (t * 131 + static_cast<size_t>(i) * 17) % 4000);
+      for (size_t t = 0; t < ids.size(); ++t)
+        ids[t] = static_cast<int32_t>(5 + (t * 131 + static_cast<size_t>(i) * 17) % 4000);
       Request request;
       request.context = std::move(ids);
       for (int32_t id = 7; id < 4000; id += 61) request.candidates.emplace_back(id);

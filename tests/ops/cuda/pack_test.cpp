@@ -70,12 +70,11 @@ TEST_F(CudaPacking, AnExpertHasTheBytesThatTheHostMakes) {
       for (size_t m = 0; m < 3; ++m)
         cut(random, matrices[m].shape()[0], [&](int64_t first, int64_t count) {
           const GpuTensor& matrix = uploaded[m];
-          packing().pack_expert_rows(gpu().stream(), rows_of(matrix.view(), first, count),
-                                     {.size = size, .blob = blob.data(), .matrix = static_cast<ExpertMatrix>(m),
-                                      .first = first});
+          packing().pack_expert_rows(
+              gpu().stream(), rows_of(matrix.view(), first, count),
+              {.size = size, .blob = blob.data(), .matrix = static_cast<ExpertMatrix>(m), .first = first});
         });
-      EXPECT_TRUE(download(blob) == expected)
-          << to_string(type) << ", " << size.hidden << " x " << size.intermediate;
+      EXPECT_TRUE(download(blob) == expected) << to_string(type) << ", " << size.hidden << " x " << size.intermediate;
     }
 }
 

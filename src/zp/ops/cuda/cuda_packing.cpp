@@ -73,7 +73,7 @@ void CudaPacking::pack_expert_rows(Stream& stream, const StoredRows& rows, const
                              .tiles = args.blob + (down ? layout.down_begin() : 0),
                              .first = args.first,
                              .k_tiles = down ? layout.down_k_tiles : layout.gate_up_k_tiles,
-                             .row_order = down                                 ? kDownOrder
+                             .row_order = down                               ? kDownOrder
                                           : args.matrix == ExpertMatrix::kUp ? kUpOrder
                                                                              : kGateOrder},
                             on.get());

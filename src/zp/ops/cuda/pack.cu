@@ -42,7 +42,8 @@ __device__ uint4 eight_as_bf16(const From* row, int64_t column, int64_t columns)
 template <>
 __device__ uint4 eight_as_bf16<Bf16>(const Bf16* row, int64_t column, int64_t columns) {
   const Bf16* from = row + column;
-  if (column + 8 <= columns && reinterpret_cast<uintptr_t>(from) % 16 == 0) return *reinterpret_cast<const uint4*>(from);
+  if (column + 8 <= columns && reinterpret_cast<uintptr_t>(from) % 16 == 0)
+    return *reinterpret_cast<const uint4*>(from);
   uint16_t made[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) made[i] = column + i < columns ? from[i].bits : 0;
@@ -109,7 +110,8 @@ __global__ void convert_rows_to_f32_kernel(ConvertRowsParams params) {
 template <typename From>
 void convert_rows(const ConvertRowsParams& params, cudaStream_t stream) {
   if (params.out_is_f32)
-    convert_rows_to_f32_kernel<From><<<blocks_for(params.rows.rows * params.rows.columns), kThreads, 0, stream>>>(params);
+    convert_rows_to_f32_kernel<From>
+        <<<blocks_for(params.rows.rows * params.rows.columns), kThreads, 0, stream>>>(params);
   else
     convert_rows_to_bf16_kernel<From>
         <<<blocks_for(params.rows.rows * ((params.rows.columns + 7) / 8)), kThreads, 0, stream>>>(params);

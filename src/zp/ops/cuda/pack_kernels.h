@@ -30,10 +30,10 @@ void launch_convert_rows(const ConvertRowsParams& params, cudaStream_t stream);
 /// Rows to their places in the tiles of ExpertLayout; elements beyond a row become 0.
 struct PackExpertRowsParams {
   StoredRowsParams rows;
-  std::byte* tiles;      // of the matrix: the first tile of gate_up or of down
-  int64_t first;         // the first row's number in the matrix
-  int64_t k_tiles;       // of the matrix
-  int32_t row_order;     // kGateOrder, kUpOrder or kDownOrder
+  std::byte* tiles;   // of the matrix: the first tile of gate_up or of down
+  int64_t first;      // the first row's number in the matrix
+  int64_t k_tiles;    // of the matrix
+  int32_t row_order;  // kGateOrder, kUpOrder or kDownOrder
 };
 inline constexpr int32_t kGateOrder = 0;
 inline constexpr int32_t kUpOrder = 1;

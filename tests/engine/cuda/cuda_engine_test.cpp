@@ -168,6 +168,11 @@ TEST_F(CudaEngine, AllocatesNothingInSteps) {
     EngineConfig config = config_on("cuda");
     config.experts.mode = mode;
     const auto engine = Engine::create(config);
+    const EngineStats loaded = engine->stats();
+    EXPECT_GT(loaded.weight_load_rate(), 0);
+    EXPECT_TRUE(std::ranges::any_of(loaded.memory_plan.host.items, [](const MemoryItem& item) {
+      return item.consumer == "loading" && item.bytes > 0;
+    }));
     int64_t warm = 0;
     for (int round = 0; round < 3; ++round) {
       for (const auto& context : inputs) {

@@ -200,6 +200,25 @@ TEST_F(SpoiltCheckpoint, AFileCutShortAfterItWasOpenedIsNamedWithTheTensor) {
   expect_named([&] { const ExpertStore store(machine_.device, MemoryKind::kDevice, experts, packing_of(reader, 2)); });
 }
 
+TEST_F(SpoiltCheckpoint, AReadThatTheSystemRefusesIsNamedWithTheTensor) {
+  const ModelFiles files(folder_.path());
+  // Memory that is not there, as a stand-in for a disk that fails.
+  const std::span<std::byte> nowhere(reinterpret_cast<std::byte*>(uintptr_t{64}), 16);
+  expect_error([&] { files.checkpoint().read("lm_head.weight", 0, nowhere); }, ErrorCode::kIo,
+               {"tensor 'lm_head.weight'", file().string(), "cannot read"});
+}
+
+TEST(ExpertMemory, ThatIsRefusedEndsTheLoading) {
+  Machine machine;
+  std::vector<ExpertId> experts;
+  for (int32_t layer = 0; layer < 4; ++layer) experts.push_back({layer, 0});
+  const ExpertPacking packing{.blob_bytes = size_t{1} << 46,
+                              .read = [](ExpertId, std::span<std::byte>) { FAIL() << "there is no memory for it"; },
+                              .threads = 2};
+  expect_error([&] { const ExpertStore store(machine.device, MemoryKind::kDevice, experts, packing); },
+               ErrorCode::kOutOfMemory, {std::to_string(packing.blob_bytes)});
+}
+
 TEST_F(SpoiltCheckpoint, LanesServeAgainAfterAFailure) {
   const ModelFiles whole(model("moe_f32"));
   const ModelFiles cut(folder_.path());

@@ -79,7 +79,7 @@ void LoadLanes::run(int64_t count, const std::function<void(int64_t index, Lane&
 }
 
 void LoadLanes::Lane::bring(const Checkpoint& checkpoint, const MatrixPart& part, IndexRange rows, const Use& use) {
-  const ConstTensorView stored = checkpoint.tensor(part.name, part.stored);
+  const ConstTensorView stored = checkpoint.tensor(part.name, part.whole);
   const size_t element = size_of(stored.dtype());
   const size_t row_bytes = static_cast<size_t>(row_elements(part)) * element;
   if (row_bytes > piece_bytes_)

@@ -12,22 +12,20 @@ namespace zp {
 /// Rows [rows.begin, rows.end()) and columns [columns.begin, columns.end()) of a stored matrix.
 struct MatrixPart {
   std::string name;
-  Shape stored;  // of the whole matrix
+  Shape whole;  ///< of the whole matrix
   IndexRange rows;
   IndexRange columns;
 };
 
 /// Elements of a stored row. A vector is a column, so that it is read in pieces whatever its length.
-[[nodiscard]] inline int64_t row_elements(const MatrixPart& part) {
-  return part.stored.rank() == 2 ? part.stored[1] : 1;
+[[nodiscard]] inline int64_t row_elements(const MatrixPart& part) { return part.whole.rank() == 2 ? part.whole[1] : 1; }
+
+[[nodiscard]] inline MatrixPart some_rows(std::string name, const Shape& whole, IndexRange rows) {
+  return {std::move(name), whole, rows, {0, static_cast<int32_t>(whole[1])}};
 }
 
-[[nodiscard]] inline MatrixPart some_rows(std::string name, const Shape& stored, IndexRange rows) {
-  return {std::move(name), stored, rows, {0, static_cast<int32_t>(stored[1])}};
-}
-
-[[nodiscard]] inline MatrixPart some_columns(std::string name, const Shape& stored, IndexRange columns) {
-  return {std::move(name), stored, {0, static_cast<int32_t>(stored[0])}, columns};
+[[nodiscard]] inline MatrixPart some_columns(std::string name, const Shape& whole, IndexRange columns) {
+  return {std::move(name), whole, {0, static_cast<int32_t>(whole[0])}, columns};
 }
 
 }  // namespace zp

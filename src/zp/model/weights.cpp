@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "zp/base/error.h"
+#include "zp/model/lane_weights.h"
 #include "zp/tensor/convert.h"
 
 namespace zp {
@@ -63,11 +65,11 @@ IndexRange features_of(IndexRange heads, int32_t head_dim) {
 
 // A part as a matrix of its own: a view into the file, or, if it is not whole rows, a copy in `copied`.
 ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, std::vector<std::byte>& copied) {
-  const ConstTensorView rows = checkpoint.tensor(part.name, part.stored).rows(part.rows.begin, part.rows.count);
+  const ConstTensorView rows = checkpoint.tensor(part.name, part.whole).rows(part.rows.begin, part.rows.count);
   checkpoint.fetch(part.name);
-  if (part.columns.count == part.stored[1]) return rows;
+  if (part.columns.count == part.whole[1]) return rows;
   const size_t element = size_of(rows.dtype());
-  const size_t from_bytes = static_cast<size_t>(part.stored[1]) * element;
+  const size_t from_bytes = static_cast<size_t>(part.whole[1]) * element;
   const size_t to_bytes = static_cast<size_t>(part.columns.count) * element;
   copied.resize(static_cast<size_t>(part.rows.count) * to_bytes);
   for (size_t r = 0; r < static_cast<size_t>(part.rows.count); ++r)
@@ -81,15 +83,13 @@ ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, 
 class WeightLoader {
  public:
   WeightLoader(const ModelFiles& files, Device& device, Ops& ops, LoadLanes* lanes)
-      : checkpoint_(files.checkpoint()),
-        device_(device),
-        ops_(ops),
-        lanes_(lanes),
-        stream_(device.create_stream("load")) {}
+      : checkpoint_(files.checkpoint()), device_(device), ops_(ops), stream_(device.create_stream("load")) {
+    if (lanes != nullptr) by_lanes_.emplace(files.checkpoint(), device, *lanes);
+  }
 
   Tensor tensor(const std::string& name, const Shape& shape, DType dtype) {
+    if (by_lanes_) return by_lanes_->tensor(name, shape, dtype);
     const ConstTensorView stored = checkpoint_.tensor(name, shape);
-    if (lanes_ != nullptr) return tensor_by_lanes(name, shape, dtype);
     checkpoint_.fetch(name);
     std::vector<std::byte> converted(static_cast<size_t>(stored.elements()) * size_of(dtype));
     convert_elements(stored, dtype, converted);
@@ -99,7 +99,7 @@ class WeightLoader {
 
   // The rows of all parts, one after another; the parts have the same columns.
   PackedMatrix matrix(const std::vector<MatrixPart>& parts) {
-    if (lanes_ != nullptr) return matrix_by_lanes(parts);
+    if (by_lanes_) return by_lanes_->matrix(parts);
     std::vector<std::vector<std::byte>> copies(parts.size());
     std::vector<ConstTensorView> views;
     for (size_t i = 0; i < parts.size(); ++i) views.push_back(view_part(checkpoint_, parts[i], copies[i]));
@@ -117,65 +117,15 @@ class WeightLoader {
 
   // Blocks until everything is loaded.
   void finish() {
-    if (lanes_ == nullptr) return;
-    lanes_->run(std::ssize(jobs_), [&](int64_t i, LoadLanes::Lane& lane) { jobs_[static_cast<size_t>(i)](lane); });
-    jobs_.clear();
+    if (by_lanes_) by_lanes_->finish();
   }
 
  private:
-  using Job = std::function<void(LoadLanes::Lane& lane)>;
-  // What a piece of a part becomes: rows, and which row of the part the first is.
-  using Pack = std::function<void(Stream& stream, const StoredRows& rows, int64_t first)>;
-
-  // A job for each piece of a part.
-  void add_jobs(const MatrixPart& part, const Pack& pack) {
-    const ConstTensorView stored = checkpoint_.tensor(part.name, part.stored);
-    const auto rows_max = static_cast<int32_t>(std::min<int64_t>(
-        INT32_MAX / 2, lanes_->rows_of_piece(static_cast<size_t>(row_elements(part)) * size_of(stored.dtype()))));
-    for (int32_t row = 0; row < part.rows.count; row += rows_max) {
-      const IndexRange rows{row, std::min(rows_max, part.rows.count - row)};
-      jobs_.emplace_back([this, part, rows, pack](LoadLanes::Lane& lane) {
-        lane.bring(checkpoint_, part, rows,
-                   [&](const StoredRows& piece, int64_t first) { pack(lane.stream(), piece, first); });
-      });
-    }
-  }
-
-  Tensor tensor_by_lanes(const std::string& name, const Shape& shape, DType dtype) {
-    Tensor tensor(device_, dtype, shape);
-    MatrixPart part{name, shape, {0, static_cast<int32_t>(shape[0])}, {}};
-    part.columns.count = static_cast<int32_t>(row_elements(part));
-    std::byte* data = tensor.view().data();
-    add_jobs(part, [packing = &lanes_->packing(), data, dtype](Stream& stream, const StoredRows& rows, int64_t first) {
-      packing->convert_rows(
-          stream, rows,
-          {data + static_cast<size_t>(first * rows.columns) * size_of(dtype), dtype, {rows.rows, rows.columns}});
-    });
-    return tensor;
-  }
-
-  PackedMatrix matrix_by_lanes(const std::vector<MatrixPart>& parts) {
-    int64_t n = 0;
-    for (const MatrixPart& part : parts) n += part.rows.count;
-    PackedMatrix matrix = lanes_->packing().make_matrix(n, parts.front().columns.count);
-    MatrixRowsArgs args{.matrix = matrix.buffer.data(), .n = n, .k = matrix.k};
-    for (const MatrixPart& part : parts) {
-      add_jobs(part, [packing = &lanes_->packing(), args](Stream& stream, const StoredRows& rows, int64_t first) {
-        MatrixRowsArgs here = args;
-        here.first += first;
-        packing->pack_rows(stream, rows, here);
-      });
-      args.first += part.rows.count;
-    }
-    return matrix;
-  }
-
   const Checkpoint& checkpoint_;
   Device& device_;
   Ops& ops_;
-  LoadLanes* lanes_;
   std::unique_ptr<Stream> stream_;
-  std::vector<Job> jobs_;
+  std::optional<LaneWeights> by_lanes_;
 };
 
 LayerWeights load_layer(const ModelFiles& files, const ModelShard& shard, int32_t l, WeightLoader& loader) {

@@ -16,7 +16,7 @@ constexpr size_t kSpansMax = 100'000;
 
 }  // namespace
 
-RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : setup_(setup), shape_(files.shape()) {
+RankGroup::RankGroup(const EngineSetup& setup, const WeightSource& source) : setup_(setup), shape_(source.shape()) {
   const Placement& placement = setup.placement;
   std::vector<std::shared_ptr<const ExpertPeer>> shards;
   std::shared_ptr<const ExpertPeer> host;
@@ -26,10 +26,10 @@ RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : setup_
     Loaded& loaded = ranks_.emplace_back();
     loaded.device = make_device(spec.device);
     loaded.ops = make_ops(*loaded.device, spec.ops);
-    loaded.weights = load_weights(files, *loaded.device, *loaded.ops);
+    loaded.weights = load_weights(source, *loaded.device, *loaded.ops);
     if (setup.trace) loaded.spans = std::make_unique<SpanLog>(kSpansMax);
     // Ranks load one after another, so each may use all threads.
-    packing = packing_of(ExpertReader(files, *loaded.ops), setup.load_threads);
+    packing = packing_of(ExpertReader(source, *loaded.ops), setup.load_threads);
     shards.push_back(std::make_shared<ExpertStore>(*loaded.device, MemoryKind::kDevice,
                                                    placement.experts_on(static_cast<int32_t>(r)), packing));
   }

@@ -2,6 +2,8 @@
 #include "zp/expert/expert_store.h"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "zp/base/check.h"
 #include "zp/base/thread_pool.h"
@@ -11,6 +13,41 @@ namespace {
 
 // Experts packed at a time through host memory: enough to keep the threads busy, little beside the weights.
 constexpr int64_t kStagedExperts = 16;
+
+// What draws experts on a device.
+struct Drawing {
+  Device& device;
+  MemoryKind memory;
+  std::span<const ExpertId> experts;
+  const ExpertPacking& packing;
+};
+
+// Fills blobs from the device: in its own memory directly, in the host's by way of two parts of device memory, one of
+// which is drawn while the other is copied.
+void draw_experts(const Drawing& drawing, const Buffer& blobs) {
+  const auto& [device, memory, experts, packing] = drawing;
+  const size_t blob_bytes = packing.blob_bytes;
+  const std::unique_ptr<Stream> stream = device.create_stream("draw experts");
+  if (memory == MemoryKind::kDevice) {
+    for (size_t i = 0; i < experts.size(); ++i) packing.draw(experts[i], *stream, blobs.data() + i * blob_bytes);
+    return stream->synchronize();
+  }
+  const auto part = static_cast<size_t>(kStagedExperts);
+  const std::array<Buffer, 2> staging = {device.allocate(part * blob_bytes), device.allocate(part * blob_bytes)};
+  const std::unique_ptr<Stream> copies = device.create_stream("copy experts", StreamUse::kHostLink);
+  std::array<std::optional<Event>, 2> copied;
+  size_t turn = 0;
+  for (size_t first = 0; first < experts.size(); first += part, turn ^= 1U) {
+    const size_t count = std::min(part, experts.size() - first);
+    if (copied[turn]) stream->wait(*copied[turn]);
+    for (size_t i = 0; i < count; ++i)
+      packing.draw(experts[first + i], *stream, staging[turn].data() + i * blob_bytes);
+    copies->wait(stream->record());
+    copies->copy(blobs.data() + first * blob_bytes, staging[turn].data(), count * blob_bytes);
+    copied[turn] = copies->record();
+  }
+  copies->synchronize();
+}
 
 }  // namespace
 
@@ -32,10 +69,14 @@ void ExpertStore::load(Device& device, MemoryKind memory, std::span<const Expert
   const auto count = static_cast<int64_t>(experts.size());
   // Memory that the host can write is packed into directly.
   const bool direct = device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost;
+  Buffer& blobs = layers_.emplace_back(device.allocate(static_cast<size_t>(count) * blob_bytes, memory));
+  if (packing.draw && device.kind() != DeviceKind::kCpu) {
+    draw_experts({device, memory, experts, packing}, blobs);
+    return note(experts, blobs, blob_bytes);
+  }
   Buffer staging = direct ? Buffer() : device.allocate(kStagedExperts * blob_bytes, MemoryKind::kPinnedHost);
   const std::unique_ptr<Stream> stream = direct ? nullptr : device.create_stream("load experts", StreamUse::kHostLink);
   ThreadPool pool(packing.threads);
-  Buffer& blobs = layers_.emplace_back(device.allocate(static_cast<size_t>(count) * blob_bytes, memory));
   for (int64_t first = 0; first < count; first += kStagedExperts) {
     const int64_t part = std::min(kStagedExperts, count - first);
     std::byte* target = blobs.data() + static_cast<size_t>(first) * blob_bytes;
@@ -47,14 +88,19 @@ void ExpertStore::load(Device& device, MemoryKind memory, std::span<const Expert
     stream->copy(target, packed, static_cast<size_t>(part) * blob_bytes);
     stream->synchronize();
   }
-  for (int64_t i = 0; i < count; ++i) {
-    const ExpertId id = experts[static_cast<size_t>(i)];
+  note(experts, blobs, blob_bytes);
+}
+
+// Where they are now.
+void ExpertStore::note(std::span<const ExpertId> experts, const Buffer& blobs, size_t blob_bytes) {
+  for (size_t i = 0; i < experts.size(); ++i) {
+    const ExpertId id = experts[i];
     const auto layer = static_cast<size_t>(id.layer);
     const auto expert = static_cast<size_t>(id.expert);
     if (blobs_.size() <= layer) blobs_.resize(layer + 1);
     if (blobs_[layer].size() <= expert) blobs_[layer].resize(expert + 1, nullptr);
     ZP_CHECK(blobs_[layer][expert] == nullptr, "expert {} of layer {} is stored twice", id.expert, id.layer);
-    blobs_[layer][expert] = blobs.data() + static_cast<size_t>(i) * blob_bytes;
+    blobs_[layer][expert] = blobs.data() + i * blob_bytes;
   }
   size_bytes_ += blobs.size_bytes();
 }

@@ -27,10 +27,12 @@ class ExpertPeer {
   ExpertPeer() = default;
 };
 
-/// How experts are read and packed: `read` fills one blob of host memory, and may be called by several threads.
+/// How experts are read and packed: `read` fills one blob of host memory, and may be called by several threads. `draw`,
+/// if there is one, issues on `stream` what fills a blob of device memory with the same bytes.
 struct ExpertPacking {
   size_t blob_bytes = 0;
   std::function<void(ExpertId id, std::span<std::byte> blob)> read;
+  std::function<void(ExpertId id, Stream& stream, std::byte* blob)> draw;
   int32_t threads = 1;
 };
 
@@ -46,6 +48,7 @@ class ExpertStore final : public ExpertPeer {
 
  private:
   void load(Device& device, MemoryKind memory, std::span<const ExpertId> experts, const ExpertPacking& packing);
+  void note(std::span<const ExpertId> experts, const Buffer& blobs, size_t blob_bytes);
 
   std::vector<Buffer> layers_;
   std::vector<std::vector<const std::byte*>> blobs_;  // [layer][expert]; as long as needed

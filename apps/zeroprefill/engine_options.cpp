@@ -110,9 +110,10 @@ void add_random_options(CLI::App& command, RandomConfig& random) {
 void add_engine_options(CLI::App& command, EngineOptions& options) {
   EngineConfig& config = options.config;
   command
-      .add_option("--model", options.model,
-                  "Hugging Face checkpoint folder, or random:NAME for random weights in the shape of a known model or of "
-                  "a folder's config.json")
+      .add_option(
+          "--model", options.model,
+          "Hugging Face checkpoint folder, or random:NAME for random weights in the shape of a known model or of "
+          "a folder's config.json")
       ->required();
   command.add_option("--tokenizer", options.tokenizer, "Folder with a tokenizer.json, instead of the model's own");
   add_random_options(command, options.config.random);

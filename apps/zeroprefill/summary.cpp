@@ -159,8 +159,10 @@ void print_summary(const RunSummary& s) {
   else if (s.stats.ranks.size() > 1 || s.stats.experts != "resident")
     print_ranks(s.stats);
   if (s.stats.routes)
-    note("random routes: the commonest expert got {:.2f} times the tokens of the rarest, mean of the layers (asked: {:g})\n",
-         s.stats.routes->skew_mean, s.stats.routes->asked_skew);
+    note(
+        "random routes: the commonest expert got {:.2f} times the tokens of the rarest, mean of the layers (asked: "
+        "{:g})\n",
+        s.stats.routes->skew_mean, s.stats.routes->asked_skew);
   if (s.metrics.accuracy)
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
          100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,

@@ -112,12 +112,12 @@ struct EngineConfig {
   double paced_flops_per_second = 0;  ///< CPU: a rank computes no faster than this, to model a device; 0: as it can
   bool trace = false;                 ///< note what each rank did when, for trace_json()
   ComputeType compute = ComputeType::kAuto;
-  bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
+  bool reference_ops = false;  ///< the slow specification instead of the fast operations, to look for errors
   /// A step is filled until it computes step_tokens; everything but attention works on chunk_tokens at a time. Unset:
   /// 4096 and 2048 on the CPU; 32768 and 16384 on a GPU, or as much of this as its memory allows.
   std::optional<int64_t> step_tokens;
   std::optional<int64_t> chunk_tokens;
-  int64_t max_context_tokens = 0;  ///< longest context accepted; 0: what the model was made for
+  int64_t max_context_tokens = 0;          ///< longest context accepted; 0: what the model was made for
   std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
   std::optional<uint64_t>
       memory_limit_bytes;               ///< refuse to start beyond this; unset: what the host or container allows
@@ -210,6 +210,7 @@ struct EngineStats {
   std::string device;      ///< "cpu:0 (2 threads)"
   std::string operations;  ///< "cpu bf16 (amx)"
   std::string experts;     ///< "resident"
+  int32_t vocabulary = 0;  ///< token ids lie in [0, vocabulary)
   EngineMemory memory_plan;
   double load_seconds = 0;  ///< from create() to ready
   int64_t answered = 0;
@@ -222,9 +223,9 @@ struct EngineStats {
   double exposed_seconds = 0;    ///< of these, compute stood still for experts
   double peer_wait_seconds = 0;  ///< of these, for another rank
   std::vector<RankStats> ranks;
-  std::optional<GroupStats> group;  ///< of a synchronous baseline, whose ranks have no exposed time of their own
+  std::optional<GroupStats> group;   ///< of a synchronous baseline, whose ranks have no exposed time of their own
   std::optional<RouteStats> routes;  ///< of a random model
-  int64_t dropped_spans = 0;        ///< of a trace: those that its memory had no room for
+  int64_t dropped_spans = 0;         ///< of a trace: those that its memory had no room for
 
   /// Exposed time as a share of the steps' time.
   [[nodiscard]] double exposed_fraction() const noexcept {

@@ -39,7 +39,8 @@ class Engine::Impl final {
       : begin_ns_(clock_.now_ns()),
         source_(open_source(config)),
         setup_(announced_setup(config, *source_)),
-        routes_(source_->draws_routes() ? std::make_unique<RouteCounter>(*source_, config.random.expert_skew) : nullptr),
+        routes_(source_->draws_routes() ? std::make_unique<RouteCounter>(*source_, config.random.expert_skew)
+                                        : nullptr),
         intake_(load_tokenizer(config), {.vocabulary = source_->shape().vocabulary,
                                          .max_request_tokens = setup_.scheduler.max_request_tokens,
                                          .model_revision = setup_.model_revision}),
@@ -58,6 +59,7 @@ class Engine::Impl final {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.memory;
+    stats.vocabulary = source_->shape().vocabulary;
     if (lockstep_) stats.group = lockstep_->stats();
     if (routes_) stats.routes = routes_->stats();
     if (ranks_) stats.dropped_spans = ranks_->dropped_spans();

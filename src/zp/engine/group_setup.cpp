@@ -54,8 +54,8 @@ std::vector<MemoryItem> rank_items(const WeightSource& source, const Device& dev
   uint64_t buffers = 0;
   for (int32_t rank = 0; rank < spec.layout.ranks; ++rank) {
     const ModelShard shard = shard_of(model, spec.layout, rank);
-    weights = std::max(weights, weight_bytes_of(model, shard, device, ops) +
-                                    route_table_bytes(source, shape_of(model, shard)));
+    weights = std::max(weights,
+                       weight_bytes_of(model, shard, device, ops) + route_table_bytes(source, shape_of(model, shard)));
     experts = std::max(experts, expert_bytes_of(shape_of(model, shard), shard, device, ops));
     buffers = std::max<uint64_t>(buffers, group_buffer_bytes(model, spec, rank));
   }

@@ -11,7 +11,8 @@
 
 namespace zp {
 
-/// Where a token is routed is known before it runs (drawn_route()), so the host counts, and devices do not. Thread-safe.
+/// Where a token is routed is known before it runs (drawn_route()), so the host counts, and devices do not.
+/// Thread-safe.
 class RouteCounter final {
  public:
   /// `source` draws its routes, and outlives the counter.

@@ -35,7 +35,7 @@ EngineMemory fixed_memory(const EngineConfig& config, const WeightSource& source
   EngineMemory memory;
   memory.ranks = config.ranks;
   memory.rank.items = {{"replicated weights", replicated_weight_bytes(source.shape(), device, ops) +
-                                                   route_table_bytes(source, source.shape())},
+                                                  route_table_bytes(source, source.shape())},
                        {"activations", Forward::activation_bytes(source.shape(), *ops.activation, limits)},
                        {"scratch of operations", ops_scratch_bytes(device, ops)}};
   return memory;
@@ -173,8 +173,8 @@ void validate_random(const EngineConfig& config, std::vector<std::string>& probl
   if (random.layers < 0) problems.push_back(fmt::format("random.layers is {}; it must not be negative", random.layers));
   // With these a rank computes experts for tokens that it knows only by their activations.
   if (config.strategy == "dp+tp" || config.strategy == "tp+tp")
-    problems.push_back(fmt::format("a random model's experts are drawn by tokens, which a rank of strategy {} does not know",
-                                   config.strategy));
+    problems.push_back(fmt::format(
+        "a random model's experts are drawn by tokens, which a rank of strategy {} does not know", config.strategy));
 }
 
 }  // namespace

@@ -21,8 +21,7 @@ std::unique_ptr<WeightSource> open_source(const EngineConfig& config) {
   if (!is_random(config)) return std::make_unique<ModelFiles>(config.model);
   ModelShape shape = random_model_shape(random_name(config), config.random.layers);
   // Nothing was learnt of positions, so any context is as good as another.
-  shape.max_positions =
-      static_cast<int32_t>(std::max<int64_t>(shape.max_positions, config.max_context_tokens));
+  shape.max_positions = static_cast<int32_t>(std::max<int64_t>(shape.max_positions, config.max_context_tokens));
   return std::make_unique<RandomModel>(
       std::move(shape), RandomModelSpec{.seed = config.random.seed, .expert_skew = config.random.expert_skew});
 }

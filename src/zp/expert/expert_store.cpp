@@ -40,8 +40,7 @@ void draw_experts(const Drawing& drawing, const Buffer& blobs) {
   for (size_t first = 0; first < experts.size(); first += part, turn ^= 1U) {
     const size_t count = std::min(part, experts.size() - first);
     if (copied[turn]) stream->wait(*copied[turn]);
-    for (size_t i = 0; i < count; ++i)
-      packing.draw(experts[first + i], *stream, staging[turn].data() + i * blob_bytes);
+    for (size_t i = 0; i < count; ++i) packing.draw(experts[first + i], *stream, staging[turn].data() + i * blob_bytes);
     copies->wait(stream->record());
     copies->copy(blobs.data() + first * blob_bytes, staging[turn].data(), count * blob_bytes);
     copied[turn] = copies->record();

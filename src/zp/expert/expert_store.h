@@ -32,7 +32,7 @@ class ExpertPeer {
 struct ExpertPacking {
   size_t blob_bytes = 0;
   std::function<void(ExpertId id, std::span<std::byte> blob)> read;
-  std::function<void(ExpertId id, Stream& stream, std::byte* blob)> draw;
+  std::function<void(ExpertId id, Stream& stream, std::byte* blob)> draw{};
   int32_t threads = 1;
 };
 

@@ -20,8 +20,7 @@ constexpr double kStandardDeviation = 0.02;
 uint64_t key_of(uint64_t seed, std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325U;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
-  const PhiloxWords words =
-      philox4x32({{static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32U), 0, 0}}, seed);
+  const PhiloxWords words = philox4x32({{static_cast<uint32_t>(hash), static_cast<uint32_t>(hash >> 32U), 0, 0}}, seed);
   return uint64_t{words.word[1]} << 32U | words.word[0];
 }
 
@@ -120,7 +119,8 @@ Tensor RandomModel::norm(const WeightTarget& target, const std::string& /*name*/
 
 Tensor RandomModel::table(const WeightTarget& target, const std::string& name, const Shape& shape) const {
   Tensor tensor(target.device, target.ops.activation_dtype(), shape);
-  const DrawnMatrix matrix = drawn({name, shape, {0, static_cast<int32_t>(shape[0])}, {0, static_cast<int32_t>(shape[1])}});
+  const DrawnMatrix matrix =
+      drawn({name, shape, {0, static_cast<int32_t>(shape[0])}, {0, static_cast<int32_t>(shape[1])}});
   target.ops.draw(target.stream, {.matrix = matrix, .out = tensor.view()});
   target.stream.synchronize();
   return tensor;
@@ -140,8 +140,9 @@ void RandomModel::expert(const Ops& ops, const ExpertParts& parts, std::span<std
   pack_drawn_expert(ops, *drawn_expert(parts), blob);
 }
 
-// Deals the experts out by their quotas, so that equal ones lie in different rows, then exchanges entries of random rows
-// as long as no row gets an expert twice: what remains of the dealing's order after four exchanges an entry is little.
+// Deals the experts out by their quotas, so that equal ones lie in different rows, then exchanges entries of random
+// rows as long as no row gets an expert twice: what remains of the dealing's order after four exchanges an entry is
+// little.
 std::vector<int32_t> RandomModel::route_table(int32_t layer) const {
   const int64_t rows = kRouteTableRows;
   const int32_t chosen = shape_.experts_per_token;

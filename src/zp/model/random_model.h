@@ -27,8 +27,9 @@ inline constexpr std::string_view kRandomPrefix = "random:";
 /// model that the engine cannot run, with what it lacks, and kInvalidArgument for a cut that is no cut.
 [[nodiscard]] ModelShape random_model_shape(const std::string& name, int32_t layers);
 
-/// Norms are 1; matrices are nearly normal with a deviation of 0.02, as transformers initialises them. An element depends
-/// on the seed, its tensor's name and its place alone: so it is the same on every device, rank and place of experts.
+/// Norms are 1; matrices are nearly normal with a deviation of 0.02, as transformers initialises them. An element
+/// depends on the seed, its tensor's name and its place alone: so it is the same on every device, rank and place of
+/// experts.
 ///
 /// Which experts a token takes is drawn too, since random weights would make no distribution that one can name: the
 /// router's product and softmax run as ever, and give the experts' weights, but the experts come from a table

@@ -91,8 +91,8 @@ Tensor upload(const WeightTarget& target, std::span<const std::byte> bytes, DTyp
 }
 
 // A stored tensor, converted; its pages are let go.
-Tensor load_tensor(const Checkpoint& checkpoint, const WeightTarget& target, const std::string& name,
-                   DType dtype, const Shape& shape) {
+Tensor load_tensor(const Checkpoint& checkpoint, const WeightTarget& target, const std::string& name, DType dtype,
+                   const Shape& shape) {
   const ConstTensorView stored = checkpoint.tensor(name, shape);
   std::vector<std::byte> converted(static_cast<size_t>(stored.elements()) * size_of(dtype));
   convert_elements(stored, dtype, converted);
@@ -228,8 +228,8 @@ ModelWeights load_weights(const WeightSource& source, const ModelShard& shard, D
     weights.final_norm = source.norm(target, family.final_norm(), m.hidden);
   }
   const std::vector<float> frequencies = inverse_frequencies(m);
-  weights.inverse_frequencies = upload(target, std::as_bytes(std::span(frequencies)), DType::kF32,
-                                       {static_cast<int64_t>(frequencies.size())});
+  weights.inverse_frequencies =
+      upload(target, std::as_bytes(std::span(frequencies)), DType::kF32, {static_cast<int64_t>(frequencies.size())});
   for (int32_t l = shard.layers.begin; l < shard.layers.end(); ++l) weights.layers.push_back(load_layer(loader, l));
   return weights;
 }

@@ -1,7 +1,7 @@
-// Weights and routes that are drawn from a seed instead of read: for models of real shape without a checkpoint. The same
-// bits on every backend, so this header is what they all compute with, kernels too.
-// Philox4x32-10 is the counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3" (SC11, https://doi.org/10.1145/2063384.2063405): any element can be made by itself, in any order.
+// Weights and routes that are drawn from a seed instead of read: for models of real shape without a checkpoint. The
+// same bits on every backend, so this header is what they all compute with, kernels too. Philox4x32-10 is the
+// counter-based generator of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC11,
+// https://doi.org/10.1145/2063384.2063405): any element can be made by itself, in any order.
 #pragma once
 
 #include <cstdint>

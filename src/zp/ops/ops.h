@@ -123,16 +123,17 @@ struct StoreKvArgs {
 /// divides them by their sum (norm_topk_prob). Ranking logits, not probabilities, makes the choice independent of how a
 /// backend computes exp: two logits may round to one probability.
 ///
-/// With a table, experts are drawn instead: ids[t] = table[drawn_route(tokens[t], positions[t], N)], and weights are the
-/// probabilities of those. For models of random weights, whose experts are to be used as often as is wanted of them.
+/// With a table, experts are drawn instead: ids[t] = table[drawn_route(tokens[t], positions[t], N)], and weights are
+/// the probabilities of those. For models of random weights, whose experts are to be used as often as is wanted of
+/// them.
 struct RouteArgs {
   ConstTensorView logits;  // [T, E] f32
   bool normalize = false;
-  TensorView ids;                      // [T, k] i32
-  TensorView weights;                  // [T, k] f32
-  ConstTensorView table;               // [N, k] i32, each row's ids distinct; or empty
-  std::span<const int32_t> tokens;     // [T], host; with a table only
-  std::span<const int32_t> positions;  // [T], host; with a table only
+  TensorView ids;                        // [T, k] i32
+  TensorView weights;                    // [T, k] f32
+  ConstTensorView table{};               // [N, k] i32, each row's ids distinct; or empty
+  std::span<const int32_t> tokens{};     // [T], host; with a table only
+  std::span<const int32_t> positions{};  // [T], host; with a table only
 };
 
 /// Told when a part of an operation has been issued, so that it can be timed apart.
@@ -158,8 +159,8 @@ struct MoeArgs {
   ConstTensorView weights;                    // [T, k] f32
   std::span<const std::byte* const> experts;  // [E] packed blobs (pack_expert)
   ExpertSize size;
-  TensorView out;                    // [T, H] f32
-  StageObserver* observer = nullptr; // told of the parts, where they are several acts; or null
+  TensorView out;                     // [T, H] f32
+  StageObserver* observer = nullptr;  // told of the parts, where they are several acts; or null
 };
 
 /// out = silu(gate) * up, for x = [gate, up] side by side.

@@ -108,7 +108,7 @@ void launch_draw(const DrawParams& params, cudaStream_t stream) {
 void launch_draw_expert(const DrawExpertParams& params, cudaStream_t stream) {
   const ExpertLayout layout(params.gate.columns, params.gate.rows);
   draw_expert_kernel<<<blocks_for(static_cast<int64_t>(layout.blob_bytes() / 16)), kThreads, 0, stream>>>(params,
-                                                                                                       layout);
+                                                                                                          layout);
 }
 
 }  // namespace zp::cuda

@@ -74,7 +74,9 @@ void ReferenceOps::draw_expert(Stream& stream, const DrawnExpert& expert, std::b
   auto* cpu_stream = dynamic_cast<cpu::CpuStream*>(&stream);
   ZP_CHECK(cpu_stream != nullptr, "an operation of the CPU is issued on a stream of another device");
   const ExpertSize size{.hidden = expert.gate.columns, .intermediate = expert.gate.rows};
-  cpu_stream->enqueue([this, expert, blob, size] { pack_drawn_expert(*this, expert, {blob, expert_blob_bytes(size)}); });
+  cpu_stream->enqueue([this, expert, blob, size] {
+    pack_drawn_expert(*this, expert, {blob, expert_blob_bytes(size)});
+  });
 }
 
 void ReferenceOps::embed(Stream& stream, const EmbedArgs& args) {

@@ -92,10 +92,9 @@ void submit_rows(RawRows& rows, Engine& engine, Collector& collector) {
       continue;
     }
     try {
-      (void)engine.submit(std::get<Request>(row->request),
-                          [id = row->id, at, &collector](uint64_t, const Outcome& outcome) {
-                            collector.take(id, at, outcome);
-                          });
+      (void)engine.submit(
+          std::get<Request>(row->request),
+          [id = row->id, at, &collector](uint64_t, const Outcome& outcome) { collector.take(id, at, outcome); });
     } catch (const Error& error) {
       collector.take_error(row->id, at, {error.code(), error.what()});
     }

@@ -34,8 +34,7 @@ ForwardStep make_step(const StepShape& shape, int32_t vocabulary, uint64_t seed)
   ForwardStep step;
   step.candidate_offsets.push_back(0);
   for (int64_t r = 0; r < shape.requests; ++r) {
-    step.sequences.push_back(
-        {.row = std::ssize(step.ids), .tokens = static_cast<int32_t>(shape.tokens), .prefix = {}});
+    step.sequences.push_back({.row = std::ssize(step.ids), .tokens = static_cast<int32_t>(shape.tokens), .prefix = {}});
     for (int32_t p = 0; p < shape.tokens; ++p) {
       step.ids.push_back(static_cast<int32_t>(engine() % static_cast<uint64_t>(vocabulary)));
       step.positions.push_back(p);

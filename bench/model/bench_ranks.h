@@ -29,13 +29,13 @@ struct StepShape {
 /// What one way to run one shape came to.
 struct Measured {
   double seconds = 0;  ///< the median over steps and ranks, from a step's submission to its results on the host
-  int32_t steps = 0;    ///< that were measured, of each rank
+  int32_t steps = 0;   ///< that were measured, of each rank
   double seconds_min = 0;
   double seconds_max = 0;
-  double exposed_seconds = 0;       ///< the median
+  double exposed_seconds = 0;            ///< the median
   StepMode mode = StepMode::kGatherAll;  ///< that the last step ran as
-  uint64_t output_hash = 0;         ///< of the bits of all results of a step
-  bool repeatable = true;           ///< all steps gave the same bits
+  uint64_t output_hash = 0;              ///< of the bits of all results of a step
+  bool repeatable = true;                ///< all steps gave the same bits
 };
 
 /// Loads once; ranks are made anew for each way to get experts.

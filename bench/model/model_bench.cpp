@@ -1,7 +1,7 @@
 // Prefill of a whole model of random weights: tokens/s, MFU and exposed time for shapes of steps, places of experts and
 // ways to get them; a JSON line a measurement, and where the time goes.
-//   build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --shapes 32x512,8x4096,1x32768 --stages --json FILE
-//   build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --experts resident,host
+//   build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --shapes 32x512,8x4096,1x32768 --stages --json
+//   FILE build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --experts resident,host
 //       --modes gather-all,fetch-routed --sweep 60000      the curve from an eighth to twice these tokens a step
 // A figure is the median of five steps after two more, each of one step's submission to its results on the host, the
 // output head for one row a request included; no prefix is shared. FLOPs are those of src/zp/shape/flops.h without the
@@ -155,8 +155,15 @@ class Bench final {
     for (const std::string& mode : split(options_.modes)) {
       // Of experts that are there, all are.
       if (experts == "resident" && mode != split(options_.modes).front()) continue;
-      ranks.use(parse_mode(mode));
-      for (const StepShape& shape : shapes_) run_cell(ranks, experts, shape);
+      const StepMode wanted = parse_mode(mode);
+      ranks.use(wanted);
+      for (const StepShape& shape : shapes_) {
+        // A step of several chunks gathers all.
+        if (wanted == StepMode::kFetchRouted && shape.total() > *config.chunk_tokens)
+          fmt::print("{}x{}: more than a chunk, so not fetched by routing\n", shape.requests, shape.tokens);
+        else
+          run_cell(ranks, experts, shape);
+      }
     }
   }
 
@@ -267,7 +274,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--experts", options.experts, "Places of experts, separated by commas, each loaded once");
   app.add_option("--modes", options.modes, "gather-all, fetch-routed, or both");
   app.add_option("--sweep", options.sweep_tokens, "Instead of shapes: from an eighth to twice so many tokens a step");
-  app.add_option("--sweep-context", options.sweep_context, "Tokens of a request of the sweep")->check(CLI::Range(1, 1 << 22));
+  app.add_option("--sweep-context", options.sweep_context, "Tokens of a request of the sweep")
+      ->check(CLI::Range(1, 1 << 22));
   app.add_option("--chunk-tokens", options.chunk_tokens, "Tokens that everything but attention works on at a time")
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--warm-up", options.warm_up, "Steps before those that are measured")->check(CLI::Range(0, 1000));
@@ -275,7 +283,8 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--cell-seconds", options.cell_seconds,
                  "Fewer steps, but three, where a measurement would take longer than this; 0: never");
   app.add_flag("--stages", options.stages, "One more step with events around each operation: where the time goes");
-  app.add_option("--hardware", options.hardware, "A name in data/hardware.yaml, for MFU and bounds; cuda: h200 by default");
+  app.add_option("--hardware", options.hardware,
+                 "A name in data/hardware.yaml, for MFU and bounds; cuda: h200 by default");
   app.add_option("--json", options.json, "Write a JSON line a measurement to this file");
   app.add_option("--commit", options.commit, "Noted in the lines");
 }

@@ -11,7 +11,8 @@
 namespace zp::bench {
 
 /// The longest first: time, share, work, achieved rate, and the time that the work takes at the hardware's rates (the
-/// larger of products and memory). What lies between operations is the last line. Without a profile there are no bounds.
+/// larger of products and memory). What lies between operations is the last line. Without a profile there are no
+/// bounds.
 [[nodiscard]] std::string stage_text(const PassTotals& pass, const std::optional<HardwareProfile>& hardware);
 [[nodiscard]] nlohmann::ordered_json stage_json(const PassTotals& pass, const std::optional<HardwareProfile>& hardware);
 

@@ -32,7 +32,8 @@ PassTotals TimedOps::stop() {
     stage.seconds += reached_seconds(entry.end) - reached_seconds(entry.begin);
     ++stage.calls;
   }
-  if (!entries_.empty()) totals.seconds = reached_seconds(entries_.back().end) - reached_seconds(entries_.front().begin);
+  if (!entries_.empty())
+    totals.seconds = reached_seconds(entries_.back().end) - reached_seconds(entries_.front().begin);
   entries_.clear();
   return totals;
 }
@@ -76,9 +77,10 @@ void TimedOps::residual_norm(Stream& stream, const ResidualNormArgs& args) {
 
 void TimedOps::linear(Stream& stream, const LinearArgs& args) {
   const auto features = static_cast<double>(args.weight->n) * static_cast<double>(args.weight->k);
-  const Work work{.kind = StageKind::kDense,
-                  .flops = 2 * static_cast<double>(args.x.dim(0)) * features,
-                  .bytes = bytes_of(args.x) + bytes_of(args.out) + static_cast<double>(args.weight->buffer.size_bytes())};
+  const Work work{
+      .kind = StageKind::kDense,
+      .flops = 2 * static_cast<double>(args.x.dim(0)) * features,
+      .bytes = bytes_of(args.x) + bytes_of(args.out) + static_cast<double>(args.weight->buffer.size_bytes())};
   time(stream, product_name(args.weight->n, args.weight->k), work, [&] { inner_->linear(stream, args); });
 }
 
@@ -169,8 +171,9 @@ void TimedOps::convert(Stream& stream, const ConvertArgs& args) {
 }
 
 void TimedOps::combine(Stream& stream, const CombineArgs& args) {
-  time(stream, "combine", {.bytes = static_cast<double>(args.rows.size()) *
-                                        static_cast<double>(args.x.dim(1)) * static_cast<double>(size_of(args.x.dtype()))},
+  time(stream, "combine",
+       {.bytes = static_cast<double>(args.rows.size()) * static_cast<double>(args.x.dim(1)) *
+                 static_cast<double>(size_of(args.x.dtype()))},
        [&] { inner_->combine(stream, args); });
 }
 

@@ -86,7 +86,8 @@ TEST_P(Drawn, ExpertsAreThoseThatPackingMakes) {
 }
 
 // Of n independent values with mean 0 and deviation s, the mean deviates by s / sqrt(n); the mean square by less than
-// sqrt(2 / n) of itself, since sums of four uniform values have lighter tails than normal ones. Bounds are six of these.
+// sqrt(2 / n) of itself, since sums of four uniform values have lighter tails than normal ones. Bounds are six of
+// these.
 TEST_P(Drawn, ValuesHaveTheDeviationAskedFor) {
   const DrawnMatrix matrix{.key = 9, .unit = drawn_unit(0.02), .rows = 256, .columns = 1024};
   const HostTensor made = drawn(GetParam(), matrix, DType::kF32);

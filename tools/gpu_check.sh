@@ -1,13 +1,16 @@
 #!/bin/bash
 # Runs the CUDA tests and benchmarks on a machine with a GPU, in about five minutes, from the folder that
-# pack_gpu_check.sh made:   gpu_check.sh LOGS [tests] [bench] [load] [sanitizer]      (none named: tests and bench)
+# pack_gpu_check.sh made:   gpu_check.sh LOGS [tests] [bench] [load] [model] [host] [compare] [sanitizer]
+# None named: tests and bench. model: whole random models and where their time goes (2 minutes). host: experts in host
+# memory against resident ones (2 minutes). load: a large checkpoint (2 minutes). compare: with compiled transformers (7 minutes; what COMPARE holds is added
+# to its options).
 # Every test case is a process of its own with a time limit, since a kernel that fails ends the process's use of the GPU,
-# and one that hangs would hold up the rest. Writes LOGS/gpu_check.log, LOGS/bench.jsonl, LOGS/load.jsonl and
-# LOGS/sanitizer.log.
+# and one that hangs would hold up the rest. Writes LOGS/gpu_check.log, sanitizer.log, and bench.jsonl, load.jsonl, model.jsonl,
+# sweep.jsonl and compare.jsonl.
 set -u
 
 folder=$(cd "$(dirname "$0")" && pwd)
-logs=${1:?"usage: $0 <folder for logs> [tests] [bench] [load] [sanitizer]"}
+logs=${1:?"usage: $0 <folder for logs> [tests] [bench] [load] [model] [host] [compare] [sanitizer]"}
 shift
 stages="${*:-tests bench}"
 mkdir -p "$logs"
@@ -81,6 +84,30 @@ run_tests() {
   echo "-- zeroprefill run --experts host"
   timeout 60 ./zeroprefill run --model models/demo-moe --device cuda --dtype bf16 --experts host \
     --task examples/tasks/banking.yaml --input examples/rows/banking.csv --output /tmp/answers_host.jsonl 2>&1 | tail -n 4
+}
+
+models='Qwen3-30B-A3B:48 Qwen3-235B-A22B:22'
+
+run_model() {
+  for model in $models; do
+    timeout -k 5 150 ./model_bench --model "random:${model%%:*}" --layers "${model##*:}" --device cuda --stages \
+      --shapes 32x512,8x4096,1x32768 --cell-seconds 15 --commit "$commit" --json "$logs/model_${model%%:*}.jsonl"
+  done
+  cat "$logs"/model_*.jsonl >"$logs/model.jsonl" && rm "$logs"/model_*.jsonl
+}
+
+# From an eighth to twice the tokens that hide a layer's experts: 1.2 GB by a link of 55 GB/s take 22 ms, in which one of
+# 48 layers computes 80K tokens if the model as a whole computes 75K a second.
+run_host() {
+  timeout -k 5 180 ./model_bench --model random:Qwen3-30B-A3B --device cuda --experts resident,host \
+    --modes gather-all,fetch-routed --sweep 80000 --cell-seconds 8 --commit "$commit" --json "$logs/sweep.jsonl"
+}
+
+# The peer finds its own libraries.
+run_compare() {
+  # shellcheck disable=SC2086 # COMPARE holds several options
+  env -u LD_LIBRARY_PATH timeout -k 5 570 python3 compare_with_transformers.py --bench ./model_bench \
+    --library-path "$LD_LIBRARY_PATH" --commit "$commit" --json "$logs/compare.jsonl" ${COMPARE:-}
 }
 
 # A checkpoint of Qwen3-30B-A3B's width and 17 layers (22 GB) on disk, loaded to the GPU and to pinned memory.
@@ -157,6 +184,10 @@ main() {
   if [[ " $stages " == *" tests "* ]]; then run_tests; fi
   if [[ " $stages " == *" bench "* ]]; then timeout -k 5 150 ./cuda_bench --json "$logs/bench.jsonl"; fi
   if [[ " $stages " == *" load "* ]]; then run_load; fi
+  commit=$(cat commit)
+  if [[ " $stages " == *" model "* ]]; then run_model; fi
+  if [[ " $stages " == *" host "* ]]; then run_host; fi
+  if [[ " $stages " == *" compare "* ]]; then run_compare; fi
   if [[ " $stages " == *" sanitizer "* ]]; then run_sanitizer; fi
   echo "passed: $passed, failed: ${#failed[@]} ${failed[*]:-}"
   [ ${#failed[@]} -eq 0 ] && [ "$sanitizer_findings" -eq 0 ]

@@ -260,6 +260,7 @@ void Dispatcher::start_step(StepPlan plan) {
     const Pending& request = requests_.at(id);
     return RequestView{.tokens = request.tokens, .candidates = request.candidates};
   });
+  if (options_.routes != nullptr) options_.routes->add(step.ids, step.positions);
   const uint64_t id = plan.id;
   StepRunner& rank = *ranks_.at(static_cast<size_t>(plan.rank));
   steps_.emplace(id, RunningStep{std::move(plan), step.candidate_offsets});

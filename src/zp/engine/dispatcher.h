@@ -18,6 +18,7 @@
 #include "zp/base/clock.h"
 #include "zp/engine/intake.h"
 #include "zp/engine/rank.h"
+#include "zp/engine/route_counter.h"
 #include "zp/schedule/scheduler.h"
 
 namespace zp {
@@ -32,6 +33,7 @@ class Dispatcher final {
 
   struct Options {
     RankFailure rank_failure = RankFailure::kOthersGoOn;
+    RouteCounter* routes = nullptr;           ///< told of the tokens of each step; or null
     uint64_t pending_bytes_max = UINT64_MAX;  ///< no more requests are taken while this much is unanswered
   };
 

@@ -17,7 +17,7 @@ constexpr size_t kSpansMax = 100'000;
 
 }  // namespace
 
-RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : setup_(setup), shape_(files.shape()) {
+RankGroup::RankGroup(const EngineSetup& setup, const WeightSource& source) : setup_(setup), shape_(source.shape()) {
   for (const RankSpec& spec : setup.ranks) {
     Loaded& loaded = ranks_.emplace_back();
     loaded.device = make_device(spec.device);
@@ -25,7 +25,7 @@ RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : setup_
     if (setup.trace) loaded.spans = std::make_unique<SpanLog>(kSpansMax);
   }
   connect();
-  load(files);
+  load(source);
   make_servers();
   const Placement& placement = setup.placement;
   if (placement.placing() != Placing::kHybrid || placement.ranks() == 1) return;
@@ -48,7 +48,7 @@ void RankGroup::connect() {
 }
 
 // Ranks load one after another, so each may use all threads.
-void RankGroup::load(const ModelFiles& files) {
+void RankGroup::load(const WeightSource& source) {
   const SteadyClock clock;
   const int64_t begin_ns = clock.now_ns();
   const Placement& placement = setup_.placement;
@@ -58,13 +58,13 @@ void RankGroup::load(const ModelFiles& files) {
   size_t blob_bytes = 0;
   for (int32_t r = 0; r < size(); ++r) {
     Loaded& loaded = rank(r);
-    DevicePacking* packs = loaded.ops->device_packing();
+    DevicePacking* packs = source.stored() != nullptr ? loaded.ops->device_packing() : nullptr;
     const std::unique_ptr<LoadLanes> lanes =
         packs != nullptr ? std::make_unique<LoadLanes>(*loaded.device, *packs, setup_.load_lanes) : nullptr;
-    loaded.weights = load_weights(files, *loaded.device, *loaded.ops, lanes.get());
+    loaded.weights = load_weights(source, *loaded.device, *loaded.ops, lanes.get());
     const RankSpec& spec = setup_.ranks[static_cast<size_t>(r)];
     weight_bytes_ += replicated_weight_bytes(shape_, *loaded.device, spec.ops);
-    const ExpertReader reader(files, *loaded.ops);
+    const ExpertReader reader(source, *loaded.ops);
     const ExpertPacking packing = lanes ? packing_of(reader, *lanes) : packing_of(reader, setup_.load_threads);
     blob_bytes = packing.blob_bytes;
     const auto place = [&](MemoryKind memory, std::span<const ExpertId> experts) {

@@ -28,7 +28,7 @@ class RankGroup final {
   };
 
   /// Loads all ranks, one after another. Blocks. Both outlive it.
-  RankGroup(const EngineSetup& setup, const ModelFiles& files);
+  RankGroup(const EngineSetup& setup, const WeightSource& source);
 
   [[nodiscard]] Loaded& rank(int32_t rank) { return ranks_.at(static_cast<size_t>(rank)); }
   [[nodiscard]] int32_t size() const noexcept { return static_cast<int32_t>(ranks_.size()); }
@@ -43,7 +43,7 @@ class RankGroup final {
   [[nodiscard]] uint64_t weight_bytes() const noexcept { return weight_bytes_; }
 
  private:
-  void load(const ModelFiles& files);
+  void load(const WeightSource& source);
   void connect();
   void make_servers();
 

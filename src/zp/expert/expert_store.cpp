@@ -1,8 +1,9 @@
 // Loads the experts of one place.
 #include "zp/expert/expert_store.h"
 
-#include <atomic>
+#include <array>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "zp/base/check.h"
@@ -63,13 +64,49 @@ class LayerMemory final {
   std::jthread thread_;  // last: it ends before what it writes to goes
 };
 
+// What draws experts on a device.
+struct Drawing {
+  Device& device;
+  MemoryKind memory;
+  std::span<const ExpertId> experts;
+  const ExpertPacking& packing;
+};
+
+// Fills blobs from the device: in its own memory directly, in the host's by way of parts of device memory, one of which
+// is drawn while the others are copied.
+void draw_experts(const Drawing& drawing, const BlobOf& blob_of) {
+  constexpr size_t kStaged = 8;
+  const auto& [device, memory, experts, packing] = drawing;
+  const std::unique_ptr<Stream> stream = device.create_stream("draw experts");
+  if (memory == MemoryKind::kDevice) {
+    for (size_t i = 0; i < experts.size(); ++i) packing.draw(experts[i], *stream, blob_of(i));
+    return stream->synchronize();
+  }
+  const Buffer staging = device.allocate(kStaged * packing.blob_bytes);
+  const std::unique_ptr<Stream> copies = device.create_stream("copy experts", StreamUse::kHostLink);
+  std::array<std::optional<Event>, kStaged> copied;
+  for (size_t i = 0; i < experts.size(); ++i) {
+    std::byte* blob = staging.data() + i % kStaged * packing.blob_bytes;
+    std::optional<Event>& last = copied[i % kStaged];
+    if (last) stream->wait(*last);
+    packing.draw(experts[i], *stream, blob);
+    copies->wait(stream->record());
+    copies->copy(blob_of(i), blob, packing.blob_bytes);
+    last = copies->record();
+  }
+  copies->synchronize();
+}
+
 }  // namespace
 
 ExpertStore::ExpertStore(Device& device, MemoryKind memory, std::span<const ExpertId> experts,
                          const ExpertPacking& packing) {
   LayerMemory layers(device, memory, experts, packing.blob_bytes);
+  const BlobOf blob_of = [&](size_t i) { return layers.blob(i); };
   if (packing.fill) {
-    packing.fill(experts, memory, [&](size_t i) { return layers.blob(i); });
+    packing.fill(experts, memory, blob_of);
+  } else if (packing.draw && device.kind() != DeviceKind::kCpu) {
+    draw_experts({device, memory, experts, packing}, blob_of);
   } else {
     ZP_CHECK(device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost,
              "experts are read into memory of {}, which the host cannot write", device.description());

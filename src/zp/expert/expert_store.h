@@ -32,10 +32,12 @@ using BlobOf = std::function<std::byte*(size_t index)>;
 
 /// How experts are read and packed. `read` fills one blob of memory that the host can write, and may be called by
 /// several threads. `fill`, if there is one, is called instead, to make all of `experts` in memory of that kind at
-/// once: for devices that pack themselves.
+/// once: for devices that pack themselves. `draw`, if there is one, is used instead on devices whose memory the host
+/// cannot write: it issues on `stream` what fills a blob of device memory with the same bytes.
 struct ExpertPacking {
   size_t blob_bytes = 0;
   std::function<void(ExpertId id, std::span<std::byte> blob)> read;
+  std::function<void(ExpertId id, Stream& stream, std::byte* blob)> draw{};
   int32_t threads = 1;
   std::function<void(std::span<const ExpertId> experts, MemoryKind memory, const BlobOf& blob_of)> fill = nullptr;
 };

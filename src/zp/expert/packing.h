@@ -11,9 +11,15 @@ namespace zp {
 
 /// Packs on the host. What `reader` refers to outlives the loading of stores.
 [[nodiscard]] inline ExpertPacking packing_of(const ExpertReader& reader, int32_t threads) {
-  return {.blob_bytes = reader.blob_bytes(),
-          .read = [reader](ExpertId id, std::span<std::byte> blob) { reader.read(id.layer, id.expert, blob); },
-          .threads = threads};
+  ExpertPacking packing{
+      .blob_bytes = reader.blob_bytes(),
+      .read = [reader](ExpertId id, std::span<std::byte> blob) { reader.read(id.layer, id.expert, blob); },
+      .threads = threads};
+  if (reader.draws())
+    packing.draw = [reader](ExpertId id, Stream& stream, std::byte* blob) {
+      reader.draw(id.layer, id.expert, stream, blob);
+    };
+  return packing;
 }
 
 /// Packs on the device of `lanes`, which outlive the loading too. Experts for the host's memory are packed beside it

@@ -28,7 +28,10 @@ class CudaOps final : public Ops {
   void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
                    std::span<std::byte> blob) const override;
   [[nodiscard]] DevicePacking* device_packing() noexcept override { return &packing_; }
+  [[nodiscard]] PackedMatrix draw_matrix(std::span<const DrawnMatrix> parts) override;
 
+  void draw(Stream& stream, const DrawArgs& args) override;
+  void draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) override;
   void embed(Stream& stream, const EmbedArgs& args) override;
   void residual_norm(Stream& stream, const ResidualNormArgs& args) override;
   void linear(Stream& stream, const LinearArgs& args) override;

@@ -8,7 +8,8 @@ build=${1:?"usage: $0 <build folder> <folder to make>"}
 target=${2:?"usage: $0 <build folder> <folder to make>"}
 source=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$target/lib" "$target/models" "$target/tests/data"
-for program in zeroprefill tests/zp_cuda_device_test tests/zp_cuda_ops_test tests/zp_cuda_engine_test bench/cuda_bench; do
+for program in zeroprefill tests/zp_cuda_device_test tests/zp_cuda_ops_test tests/zp_cuda_engine_test \
+  tests/zp_cuda_fault_test bench/cuda_bench bench/load_bench bench/model_bench; do
   [ -x "$build/$program" ] || { echo "$0: $build/$program is not built" >&2; exit 1; }
   cp -u "$build/$program" "$target/"
   ldd "$build/$program"
@@ -19,5 +20,6 @@ done |
 cp -ru "$source/models/demo-moe" "$target/models/"
 cp -u "$source/tests/data/demo_prompts.jsonl" "$target/tests/data/"
 cp -ru "$source/examples" "$target/"
-cp -u "$source/tools/gpu_check.sh" "$target/"
+cp -u "$source/tools/gpu_check.sh" "$source/tools/run_mix.py" "$source/tools/compare_with_transformers.py" "$target/"
+git -C "$source" rev-parse --short HEAD >"$target/commit" 2>/dev/null || echo unknown >"$target/commit"
 du -sh "$target"

@@ -90,11 +90,33 @@ void add_expert_options(CLI::App& command, EngineOptions& options) {
       ->group(group);
 }
 
+void add_random_options(CLI::App& command, RandomConfig& random) {
+  const char* group = "Random models";
+  command.add_option("--layers", random.layers, "Only the first so many layers; 0: all")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--random-seed", random.seed, "Weights and routes are drawn from it")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--expert-skew", random.expert_skew,
+                  "How many times more tokens a layer's commonest expert gets than its rarest; 1: all the same")
+      ->capture_default_str()
+      ->group(group);
+}
+
 }  // namespace
 
 void add_engine_options(CLI::App& command, EngineOptions& options) {
   EngineConfig& config = options.config;
-  command.add_option("--model", options.model, "Hugging Face checkpoint folder")->required();
+  command
+      .add_option(
+          "--model", options.model,
+          "Hugging Face checkpoint folder, or random:NAME for random weights in the shape of a known model or of "
+          "a folder's config.json")
+      ->required();
+  command.add_option("--tokenizer", options.tokenizer, "Folder with a tokenizer.json, instead of the model's own");
+  add_random_options(command, options.config.random);
   command.add_option("--device", config.device, "cpu, cuda or cuda:N")->capture_default_str();
   command
       .add_option("--strategy", config.strategy,
@@ -110,10 +132,8 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--memory-limit", options.memory_limit, "Refuse to start beyond this, such as 16GiB");
   command.add_option("--max-context", config.max_context_tokens, "Longest context in tokens; 0: the model's own limit")
       ->capture_default_str();
-  command.add_option("--step-tokens", config.step_tokens, "A step is filled until it computes this many tokens")
-      ->capture_default_str();
-  command.add_option("--chunk-tokens", config.chunk_tokens, "Tokens that everything but attention works on at a time")
-      ->capture_default_str();
+  command.add_option("--step-tokens", config.step_tokens, "A step is filled until it computes this many tokens");
+  command.add_option("--chunk-tokens", config.chunk_tokens, "Tokens that everything but attention works on at a time");
   command.add_option("--max-pending", config.max_pending_requests, "Rows read ahead of their answers")
       ->capture_default_str();
   add_expert_options(command, options);
@@ -123,6 +143,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
 EngineConfig engine_config(const EngineOptions& options) {
   EngineConfig config = options.config;
   config.model = options.model;
+  config.tokenizer = options.tokenizer;
   config.compute = options.dtype == "bf16"  ? ComputeType::kBf16
                    : options.dtype == "f32" ? ComputeType::kF32
                                             : ComputeType::kAuto;

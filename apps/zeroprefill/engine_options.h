@@ -12,6 +12,7 @@ namespace zp::app {
 struct EngineOptions {
   EngineConfig config;
   std::string model;
+  std::string tokenizer;
   std::string dtype = "auto";
   std::string kv_cache;
   std::string memory_limit;

@@ -14,6 +14,7 @@
 #include "engine_options.h"
 #include "note.h"
 #include "progress.h"
+#include "run_raw.h"
 #include "summary.h"
 #include "zeroprefill/engine.h"
 #include "zp/task/answer.h"
@@ -32,6 +33,7 @@ struct RunOptions {
   EngineOptions engine;
   std::string task;
   std::string input;
+  std::string synthetic;
   std::string output = "-";
   std::string summary;
   std::string trace;
@@ -184,8 +186,8 @@ void require_safe_outputs(const RunOptions& options) {
     outputs.push_back(std::filesystem::weakly_canonical(output));
     if (std::count(outputs.begin(), outputs.end(), outputs.back()) > 1)
       fail(ErrorCode::kInvalidArgument, "two of --output, --summary and --trace are the same file, {}", output);
-    require_different_files(options.input, output);
-    require_different_files(options.task, output);
+    for (const std::string& input : {options.input, options.task})
+      if (!input.empty()) require_different_files(input, output);
     std::error_code error;
     if (!std::filesystem::exists(output, error)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(options.engine.model, error))
@@ -193,41 +195,81 @@ void require_safe_outputs(const RunOptions& options) {
   }
 }
 
-int run(const RunOptions& options) {
-  const TaskSpec spec = load_task_spec(options.task);
-  require_safe_outputs(options);
-  const std::unique_ptr<RowReader> rows = open_rows(options.input);
+// What a run writes beside its answers. Opened before the work, so that a path that cannot be written costs none.
+class Reports final {
+ public:
+  explicit Reports(const RunOptions& options) {
+    if (!options.summary.empty()) summary_.emplace(options.summary);
+    if (!options.trace.empty()) trace_.emplace(options.trace);
+  }
+  void write(const RunSummary& summary, const Engine& engine) {
+    if (trace_) {
+      trace_->write_lines(engine.trace_json());
+      trace_->close();
+      if (summary.stats.dropped_spans > 0)
+        note("the trace has no room for {} later spans, which it leaves out\n", summary.stats.dropped_spans);
+    }
+    print_summary(summary);
+    if (summary_) write_summary(summary, *summary_);
+  }
+
+ private:
+  std::optional<OutputFile> summary_;
+  std::optional<OutputFile> trace_;
+};
+
+std::unique_ptr<Engine> make_engine(const RunOptions& options) {
   EngineConfig config = engine_config(options.engine);
   config.trace = !options.trace.empty();
   config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
-  const std::unique_ptr<Engine> engine = Engine::create(config);
-  const Labels labels = find_labels(spec, *engine);
-  const PromptRenderer renderer(spec, labels.texts);
-  const SteadyClock clock;
-  std::optional<OutputFile> summary_file;  // opened before the work, so that a path that cannot be written costs none
-  if (!options.summary.empty()) summary_file.emplace(options.summary);
-  std::optional<OutputFile> trace_file;
-  if (!options.trace.empty()) trace_file.emplace(options.trace);
-  Collector collector(spec, options.output, clock);
+  return Engine::create(config);
+}
 
-  const int64_t begin_ns = clock.now_ns();
+TaskMetricsSummary run_rows(RowReader& rows, const Submitter& to, Collector& collector) {
   try {
-    submit_rows(*rows, {renderer, labels, *engine, size_of_file(options.input)}, collector);
+    submit_rows(rows, to, collector);
   } catch (...) {
-    engine->drain();  // callbacks refer to the collector
+    to.engine.drain();  // callbacks refer to the collector
     throw;
   }
-  engine->drain();
-  const TaskMetricsSummary metrics = collector.close();
-  const RunSummary summary{metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9};
-  if (trace_file) {
-    trace_file->write_lines(engine->trace_json());
-    trace_file->close();
-    if (summary.stats.dropped_spans > 0)
-      note("the trace has no room for {} later spans, which it leaves out\n", summary.stats.dropped_spans);
-  }
-  print_summary(summary);
-  if (summary_file) write_summary(summary, *summary_file);
+  to.engine.drain();
+  return collector.close();
+}
+
+// Rows of requests as they are, or made up.
+int run_without_task(const RunOptions& options) {
+  std::unique_ptr<RawRows> rows = options.synthetic.empty() ? open_raw_rows(options.input) : nullptr;
+  const Synthetic synthetic =
+      options.synthetic.empty() ? Synthetic{} : parse_synthetic("--synthetic", options.synthetic);
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  if (!rows) rows = make_synthetic_rows(synthetic, engine->stats().vocabulary, options.engine.config.random.seed);
+  Reports reports(options);
+  const SteadyClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  const TaskMetricsSummary metrics = run_raw(*rows, *engine, options.output);
+  reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
+  return 0;
+}
+
+int run(const RunOptions& options) {
+  if (options.input.empty() == options.synthetic.empty())
+    fail(ErrorCode::kInvalidArgument, "give either --input or --synthetic");
+  if (!options.task.empty() && !options.synthetic.empty())
+    fail(ErrorCode::kInvalidArgument, "--synthetic makes up token ids, which --task cannot ask about");
+  require_safe_outputs(options);
+  if (options.task.empty()) return run_without_task(options);
+  const TaskSpec spec = load_task_spec(options.task);
+  const std::unique_ptr<RowReader> rows = open_rows(options.input);
+  const std::unique_ptr<Engine> engine = make_engine(options);
+  const Labels labels = find_labels(spec, *engine);
+  const PromptRenderer renderer(spec, labels.texts);
+  Reports reports(options);
+  const SteadyClock clock;
+  Collector collector(spec, options.output, clock);
+  const int64_t begin_ns = clock.now_ns();
+  const TaskMetricsSummary metrics =
+      run_rows(*rows, {renderer, labels, *engine, size_of_file(options.input)}, collector);
+  reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
     note("no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
   return 0;
@@ -239,9 +281,12 @@ Command add_run(CLI::App& app) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Answer a task's question for every row of an input");
   add_engine_options(*command, options->engine);
-  command->add_option("--task", options->task, "Task file (YAML)")->required();
-  command->add_option("--input", options->input, "Rows: a .jsonl, .csv or .tsv file, or - for JSON lines on stdin")
-      ->required();
+  command->add_option("--task", options->task,
+                      "Task file (YAML). Without one, rows are requests as they are: \"tokens\" (ids) or \"context\" "
+                      "(text), and \"candidates\" (ids or texts)");
+  command->add_option("--input", options->input, "Rows: a .jsonl, .csv or .tsv file, or - for JSON lines on stdin");
+  command->add_option("--synthetic", options->synthetic,
+                      "Instead of an input: requests x tokens of random ids, such as 32x512");
   command->add_option("--output", options->output, "Answers as JSON lines, in input order; - for stdout")
       ->capture_default_str();
   command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");

@@ -16,6 +16,7 @@
 #include "zp/shape/flops.h"
 #include "zp/simulate/paper_mix.h"
 #include "zp/simulate/plot.h"
+#include "zp/simulate/request_file.h"
 #include "zp/simulate/simulator.h"
 #include "zp/simulate/trace_file.h"
 
@@ -34,6 +35,8 @@ struct SimulateOptions {
   std::string arrivals = "at-once";
   bool no_sharing = false;
   int32_t look_ahead = 1024;
+  double share = 1;
+  std::string write_requests;
   std::string json;
   std::string plot;
 };
@@ -56,6 +59,11 @@ void add_options(CLI::App& command, SimulateOptions& options) {
   command.add_flag("--no-sharing", options.no_sharing, "The same lengths, but no two requests share a token");
   command.add_option("--look-ahead", options.look_ahead, "Waiting requests that one plan looks at")
       ->capture_default_str();
+  command.add_option("--share", options.share, "Only this part of the requests, in (0, 1], which share as before")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->capture_default_str();
+  command.add_option("--write-requests", options.write_requests,
+                     "Instead of simulating: write the requests to this file, as rows of token ids for `run`");
   command.add_option("--json", options.json,
                      "File for the report as a JSON object; - for standard output instead of text");
   command.add_option("--plot", options.plot, "File for a picture (SVG)");
@@ -68,6 +76,7 @@ Workload make_workload(const SimulateOptions& options) {
     fail(ErrorCode::kInvalidArgument, "--order shuffled needs --arrivals at-once");
   Workload workload = options.trace.empty() ? paper_mix() : read_trace(options.trace);
   if (options.arrivals == "at-once") arrive_at_once(workload);
+  if (options.share < 1) workload = take_share(workload, options.share);
   if (options.order == "shuffled") shuffle(workload, options.seed);
   if (options.no_sharing) remove_sharing(workload);
   return workload;
@@ -169,6 +178,13 @@ Command add_simulate(CLI::App& app) {
   add_options(*command, *options);
   return [options] {
     const ChosenModel model = choose_model(options->plan.model);
+    if (!options->write_requests.empty()) {
+      const Workload workload = make_workload(*options);
+      write_requests(workload, model.shape.vocabulary, options->write_requests);
+      fmt::print("{} requests, {} tokens, the longest {}\n", workload.requests.size(), workload.tokens(),
+                 workload.tokens_max());
+      return 0;
+    }
     const PlanSpec plan_of = plan_spec(options->plan, model.shape);
     const CapacityPlan plan = make_capacity_plan(plan_of);
     if (!plan.problem.empty()) fail(ErrorCode::kOutOfMemory, "{}", plan.problem);

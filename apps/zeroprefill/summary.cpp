@@ -1,6 +1,7 @@
 // Writes run summaries.
 #include "summary.h"
 
+#include <cmath>
 #include <string>
 
 #include "note.h"
@@ -14,6 +15,10 @@ double per_second(int64_t count, double seconds) { return seconds > 0 ? static_c
 
 nlohmann::ordered_json or_null(const std::optional<double>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+nlohmann::ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
 // Means over the devices of a synchronous group, the bytes by layer too.
@@ -53,6 +58,10 @@ nlohmann::ordered_json rank_json(const RankStats& rank) {
           {"compute_seconds", rank.compute_seconds},
           {"exposed_seconds", rank.exposed_seconds},
           {"peer_wait_seconds", rank.peer_wait_seconds},
+          {"busy_seconds", rank.busy_seconds},
+          {"active_seconds", rank.active_seconds},
+          {"idle_fraction", rank.idle_fraction()},
+          {"allocations", rank.allocations},
           {"fill", rank.fill},
           {"exposed_seconds_by_layer", rank.exposed_seconds_by_layer},
           {"failure", rank.failure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rank.failure)}};
@@ -112,6 +121,9 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
       {"majority_accuracy", or_null(s.metrics.majority_accuracy)},
       {"macro_f1", or_null(s.metrics.macro_f1)},
       {"load_seconds", s.stats.load_seconds},
+      {"weight_load_seconds", s.stats.weight_load_seconds},
+      {"weight_bytes", s.stats.weight_bytes},
+      {"weight_load_bytes_per_s", s.stats.weight_load_rate()},
       {"peak_memory_bytes", peak_resident_bytes()},
       {"device", s.stats.device},
       {"operations", s.stats.operations},
@@ -119,6 +131,11 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
       {"ranks", ranks},
       {"memory_plan_bytes",
        {{"each_rank", plan_json(s.stats.memory_plan.rank)}, {"host", plan_json(s.stats.memory_plan.host)}}}};
+  if (s.stats.routes)
+    json["routes"] = {{"asked_skew", s.stats.routes->asked_skew},
+                      {"skew_mean", finite_or_null(s.stats.routes->skew_mean)},
+                      {"skew_max", finite_or_null(s.stats.routes->skew_max)},
+                      {"tokens", s.stats.routes->tokens}};
   if (s.stats.group) {
     // Its time in collectives is that of the group.
     for (const char* of_asyncep : {"exposed_seconds", "exposed_fraction", "peer_wait_seconds", "ranks"})
@@ -137,6 +154,9 @@ void print_summary(const RunSummary& s) {
   note("{} rows, {} answered, {} errors in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n", s.metrics.rows,
        s.metrics.answered, s.metrics.failed, s.wall_seconds, per_second(s.metrics.rows, s.wall_seconds),
        s.stats.load_seconds);
+  if (s.stats.weight_load_seconds > 0)
+    note("weights: {} in {:.2f} s, {:.2f} GB/s\n", human_bytes(s.stats.weight_bytes), s.stats.weight_load_seconds,
+         s.stats.weight_load_rate() * 1e-9);
   const double reused = s.stats.prompt_tokens > 0 ? 100.0 * static_cast<double>(s.stats.cached_tokens) /
                                                         static_cast<double>(s.stats.prompt_tokens)
                                                   : 0;
@@ -148,6 +168,11 @@ void print_summary(const RunSummary& s) {
     print_group(*s.stats.group);
   else if (s.stats.ranks.size() > 1 || s.stats.experts != "resident")
     print_ranks(s.stats);
+  if (s.stats.routes)
+    note(
+        "random routes: the commonest expert got {:.2f} times the tokens of the rarest, mean of the layers (asked: "
+        "{:g})\n",
+        s.stats.routes->skew_mean, s.stats.routes->asked_skew);
   if (s.metrics.accuracy)
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
          100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,

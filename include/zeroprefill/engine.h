@@ -88,10 +88,21 @@ struct EngineMemory {
   [[nodiscard]] std::string to_text() const;
 };
 
+/// Of a model "random:NAME" alone (docs/notes/random_models.md).
+struct RandomConfig {
+  int32_t layers = 0;      ///< only the first so many; 0: all
+  uint64_t seed = 1;       ///< weights and routes are drawn from it
+  double expert_skew = 1;  ///< how many times more tokens a layer's commonest expert gets than its rarest
+};
+
 /// How to build an engine. Zero and unset mean: chosen by the engine, which says what it chose in EngineStats.
 struct EngineConfig {
-  std::filesystem::path model;  ///< a Hugging Face checkpoint folder
-  std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
+  /// A Hugging Face checkpoint folder; or "random:NAME" for weights that are drawn, in the shape of a known model
+  /// ("random:Qwen3-30B-A3B") or of a folder's config.json.
+  std::filesystem::path model;
+  std::filesystem::path tokenizer;  ///< a folder with a tokenizer.json; empty: the model's own, if it has one
+  RandomConfig random;
+  std::string device = "cpu";  ///< "cpu", "cuda" or "cuda:N"
   /// How ranks share the work: "asyncep", or a synchronous baseline (docs/notes/baselines.md), in which all ranks make
   /// every step together: "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp" (attention + experts).
   std::string strategy = "asyncep";
@@ -101,10 +112,12 @@ struct EngineConfig {
   double paced_flops_per_second = 0;  ///< CPU: a rank computes no faster than this, to model a device; 0: as it can
   bool trace = false;                 ///< note what each rank did when, for trace_json()
   ComputeType compute = ComputeType::kAuto;
-  bool reference_ops = false;      ///< the slow specification instead of the fast operations, to look for errors
-  int64_t step_tokens = 4096;      ///< a step is filled until it computes this many tokens
-  int64_t chunk_tokens = 2048;     ///< everything but attention works on this many tokens at a time
-  int64_t max_context_tokens = 0;  ///< longest context accepted; 0: what the model was made for
+  bool reference_ops = false;  ///< the slow specification instead of the fast operations, to look for errors
+  /// A step is filled until it computes step_tokens; everything but attention works on chunk_tokens at a time. Unset:
+  /// 4096 and 2048 on the CPU; 32768 and 16384 on a GPU, or as much of this as its memory allows.
+  std::optional<int64_t> step_tokens;
+  std::optional<int64_t> chunk_tokens;
+  int64_t max_context_tokens = 0;          ///< longest context accepted; 0: what the model was made for
   std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
   std::optional<uint64_t>
       memory_limit_bytes;               ///< refuse to start beyond this; unset: what the host or container allows
@@ -176,12 +189,29 @@ struct RankStats {
   int64_t steps = 0;
   StepModeCounts steps_by_mode;
   int64_t computed_tokens = 0;
-  double compute_seconds = 0;                    ///< sum of its steps' durations
-  double exposed_seconds = 0;                    ///< of these, its compute stood still for experts
-  double peer_wait_seconds = 0;                  ///< of these, for another rank rather than for a link
-  double fill = 0;                               ///< mean load of its steps, as a share of the target
+  double compute_seconds = 0;    ///< sum of its steps' durations
+  double exposed_seconds = 0;    ///< of these, its compute stood still for experts
+  double peer_wait_seconds = 0;  ///< of these, for another rank rather than for a link
+  double busy_seconds = 0;       ///< its device had a step, from the first kernel to the last result
+  double active_seconds = 0;     ///< from the first step's beginning to the last one's end, on the device
+  int64_t allocations = 0;       ///< of device and pinned memory so far; none is made by steps
+  double fill = 0;               ///< mean load of its steps, as a share of the target
   std::vector<double> exposed_seconds_by_layer;  ///< [layers]
   std::string failure;                           ///< why it runs no more; empty while it does
+
+  /// Time without a step between the first one and the last, as a share: what tokenizing, scheduling and writing
+  /// answers leave the device idle if there is always more to do.
+  [[nodiscard]] double idle_fraction() const noexcept {
+    return active_seconds > 0 ? 1 - busy_seconds / active_seconds : 0;
+  }
+};
+
+/// How evenly a random model used its experts: tokens of a layer's commonest expert over those of its rarest.
+struct RouteStats {
+  double asked_skew = 0;
+  double skew_mean = 0;  ///< over the layers; infinite if some expert got no token
+  double skew_max = 0;   ///< of the layer where it is largest
+  int64_t tokens = 0;    ///< that were routed
 };
 
 /// Counts since the engine was made.
@@ -189,8 +219,11 @@ struct EngineStats {
   std::string device;      ///< "cpu:0 (2 threads)"
   std::string operations;  ///< "cpu bf16 (amx)"
   std::string experts;     ///< "resident"
+  int32_t vocabulary = 0;  ///< token ids lie in [0, vocabulary)
   EngineMemory memory_plan;
-  double load_seconds = 0;  ///< from create() to ready
+  double load_seconds = 0;         ///< from create() to ready
+  double weight_load_seconds = 0;  ///< of these, reading, packing and placing weights; their memory too
+  uint64_t weight_bytes = 0;       ///< that were placed meanwhile, on all ranks and the host
   int64_t answered = 0;
   int64_t failed = 0;  ///< cancelled ones too
   int64_t steps = 0;
@@ -201,9 +234,14 @@ struct EngineStats {
   double exposed_seconds = 0;    ///< of these, compute stood still for experts
   double peer_wait_seconds = 0;  ///< of these, for another rank
   std::vector<RankStats> ranks;
-  std::optional<GroupStats> group;  ///< of a synchronous baseline, whose ranks have no exposed time of their own
-  int64_t dropped_spans = 0;        ///< of a trace: those that its memory had no room for
+  std::optional<GroupStats> group;   ///< of a synchronous baseline, whose ranks have no exposed time of their own
+  std::optional<RouteStats> routes;  ///< of a random model
+  int64_t dropped_spans = 0;         ///< of a trace: those that its memory had no room for
 
+  /// Bytes of weights a second of loading them; 0 if that is not measured.
+  [[nodiscard]] double weight_load_rate() const noexcept {
+    return weight_load_seconds > 0 ? static_cast<double>(weight_bytes) / weight_load_seconds : 0;
+  }
   /// Exposed time as a share of the steps' time.
   [[nodiscard]] double exposed_fraction() const noexcept {
     return compute_seconds > 0 ? exposed_seconds / compute_seconds : 0;

@@ -68,8 +68,8 @@ TEST(CommandLine, AnswersEveryRowInInputOrder) {
   EXPECT_EQ(figures.at("cached_tokens"), cached_tokens);
   EXPECT_EQ(figures.at("computed_tokens"), prompt_tokens - cached_tokens);
   EXPECT_DOUBLE_EQ(figures.at("accuracy"), static_cast<double>(right) / static_cast<double>(input.size()));
-  for (const char* name :
-       {"macro_f1", "wall_seconds", "compute_seconds", "tokens_per_s", "load_seconds", "peak_memory_bytes"})
+  for (const char* name : {"macro_f1", "wall_seconds", "compute_seconds", "tokens_per_s", "load_seconds",
+                           "peak_memory_bytes", "weight_bytes", "weight_load_bytes_per_s"})
     EXPECT_GT(figures.at(name).get<double>(), 0) << name;
   // The plan goes to stderr before the model is loaded, and into the summary.
   for (const char* consumer : {"replicated weights", "activations", "experts", "kept keys and values"}) {

@@ -4,6 +4,8 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "tests/apps/program.h"
 #include "tests/support/temporary_folder.h"
@@ -106,6 +108,24 @@ TEST_F(SimulateCommand, IsDeterministic) {
   const Finished first = run_program(command);
   ASSERT_EQ(first.exit_code, 0) << first.err;
   EXPECT_EQ(first.out, run_program(command).out);
+}
+
+TEST_F(SimulateCommand, WritesTheRequestsInsteadOfSimulating) {
+  const std::string path = folder_.path() / "rows.jsonl";
+  const Finished finished =
+      run_program("simulate --mix paper --model Qwen3-30B-A3B --share 0.001 --write-requests " + path);
+  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("requests"), ::testing::Not(HasSubstr("makespan"))));
+  std::istringstream rows(read_file(path));
+  std::set<std::string> sources;
+  int64_t count = 0;
+  for (std::string line; std::getline(rows, line); ++count) {
+    const std::string id = json::parse(line).at("id");
+    sources.insert(id.substr(0, id.find('/')));
+  }
+  EXPECT_EQ(sources.size(), 6U);  // some of each benchmark
+  EXPECT_GT(count, 50);
+  EXPECT_LT(count, 500);
 }
 
 TEST_F(SimulateCommand, NamesWhatIsWrong) {

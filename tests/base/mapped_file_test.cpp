@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -99,6 +100,40 @@ TEST_F(MappedFileTest, DiscardedBytesAreReadAgainFromTheFile) {
   file.discard(file.bytes().subspan(10, 100));
   file.discard({});
   EXPECT_EQ(text(file), pages);
+}
+
+TEST_F(MappedFileTest, ReadsBytesFromAnyOffset) {
+  const MappedFile file(write("f", "0123456789"));
+  std::string text(4, '\0');
+  file.read(3, std::as_writable_bytes(std::span(text)));
+  EXPECT_EQ(text, "3456");
+  file.read(10, {});  // nothing, at the end
+  MappedFile moved = MappedFile(write("g", "abc"));
+  const MappedFile other(std::move(moved));
+  text.resize(3);
+  other.read(0, std::as_writable_bytes(std::span(text)));
+  EXPECT_EQ(text, "abc");
+  EXPECT_EQ(other.path().filename(), "g");
+}
+
+TEST_F(MappedFileTest, AFileCutShortIsNamedByReadAndFetch) {
+  const std::filesystem::path path = write("f", std::string(100'000, 'x'));
+  const MappedFile file(path);
+  EXPECT_NO_THROW(file.fetch(file.bytes()));
+  std::filesystem::resize_file(path, 10'000);
+  std::string text(90'000, '\0');
+  const auto expect_named = [&](auto&& act) {
+    try {
+      act();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
+      EXPECT_THAT(error.what(), testing::HasSubstr(path.string()));
+      EXPECT_THAT(error.what(), testing::HasSubstr("100000"));
+    }
+  };
+  expect_named([&] { file.read(5000, std::as_writable_bytes(std::span(text))); });
+  expect_named([&] { file.fetch(file.bytes()); });
 }
 
 }  // namespace

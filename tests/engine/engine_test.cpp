@@ -172,6 +172,44 @@ TEST(Engine, ReusesPrefixesWithinAndAcrossRuns) {
   EXPECT_LE(computed_again, 20 * 16) << "of a prompt seen before, at most its last block is computed";
 }
 
+TEST(Engine, StepsAllocateNothing) {
+  std::map<std::string, EngineConfig> configs;
+  configs["resident"] = demo_config();
+  for (const auto& [name, mode] : {std::pair{"host", ExpertMode::kHost}, std::pair{"gathered", ExpertMode::kGathered},
+                                   std::pair{"hybrid", ExpertMode::kHybrid}}) {
+    configs[name] = demo_config();
+    configs[name].ranks = mode == ExpertMode::kHost ? 1 : 2;
+    configs[name].experts.mode = mode;
+    configs[name].experts.rank_bytes = uint64_t{5} << 20;
+  }
+  for (const auto& [name, config] : configs) {
+    SCOPED_TRACE(name);
+    const auto engine = Engine::create(config);
+    (void)run_all(*engine);  // what is made when it is first needed
+    const EngineStats warm = engine->stats();
+    for (int round = 0; round < 3; ++round) (void)run_all(*engine, round % 2 == 0);
+    const EngineStats stats = engine->stats();
+    EXPECT_GT(stats.steps, warm.steps);
+    for (size_t r = 0; r < stats.ranks.size(); ++r) {
+      EXPECT_GT(warm.ranks[r].allocations, 0);
+      EXPECT_EQ(stats.ranks[r].allocations, warm.ranks[r].allocations) << "rank " << r;
+    }
+  }
+}
+
+TEST(Engine, CountsWhenItsDevicesHadAStep) {
+  const auto engine = Engine::create(demo_config());
+  EXPECT_GT(engine->stats().weight_bytes, uint64_t{5} << 20);  // the file has about twice that
+  EXPECT_GT(engine->stats().weight_load_rate(), 0);
+  for (int round = 0; round < 2; ++round) (void)run_all(*engine);
+  const RankStats rank = engine->stats().ranks.front();
+  EXPECT_GT(rank.busy_seconds, 0);
+  EXPECT_LE(rank.busy_seconds, rank.compute_seconds);  // the host's view has its own work too
+  EXPECT_LE(rank.busy_seconds, rank.active_seconds);
+  EXPECT_GE(rank.idle_fraction(), 0);
+  EXPECT_LT(rank.idle_fraction(), 1);
+}
+
 TEST(Engine, SaltsKeepPrefixesApart) {
   const auto engine = Engine::create(demo_config());
   std::vector<int64_t> cached;

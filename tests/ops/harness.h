@@ -148,6 +148,7 @@ class Harness final {
 
   [[nodiscard]] Ops& ops() { return *ops_; }
   [[nodiscard]] Stream& stream() { return *stream_; }
+  [[nodiscard]] Device& device() { return device_; }
   [[nodiscard]] DType activation() const { return ops_->activation_dtype(); }
   [[nodiscard]] PackedMatrix pack(const HostTensor& weight) {
     const ConstTensorView view = weight.view();

@@ -128,6 +128,46 @@ TEST_P(Route, NanStaysInItsRowAndIdsAreValid) {
   for (int64_t i = 12; i < 15; ++i) EXPECT_TRUE(std::isfinite(routed.weights.at(i))) << i;
 }
 
+// Ids are those of the table's row; weights are the softmax's, whatever order they fall in.
+TEST_P(Route, TakesExpertsFromATable) {
+  constexpr int64_t kTokens = 40;
+  constexpr int64_t kRows = 7;
+  Random random(9);
+  SCOPED_TRACE(random.seed());
+  const HostTensor logits = random.tensor(DType::kF32, {kTokens, 5}, 2.0f);
+  HostTensor table(DType::kI32, {kRows, 2});
+  for (int32_t row = 0; row < kRows; ++row)
+    for (int32_t j = 0; j < 2; ++j) table.view().as<int32_t>()[row * 2 + j] = (row + 3 * j) % 5;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> positions;
+  for (int64_t t = 0; t < kTokens; ++t) {
+    tokens.push_back(static_cast<int32_t>(random.integer(0, 9)));
+    positions.push_back(static_cast<int32_t>(random.integer(0, 9)));
+  }
+  std::vector<bool> taken(kRows);
+  for (const bool normalize : {false, true}) {
+    Harness harness(GetParam());
+    Routed routed{HostTensor(DType::kI32, {kTokens, 2}), HostTensor(DType::kF32, {kTokens, 2})};
+    harness.ops().route(harness.stream(), {.logits = logits.view(),
+                                           .normalize = normalize,
+                                           .ids = routed.ids.view(),
+                                           .weights = routed.weights.view(),
+                                           .table = table.view(),
+                                           .tokens = tokens,
+                                           .positions = positions});
+    harness.finish();
+    const std::vector<int32_t> ids = ids_of(routed);
+    for (size_t t = 0; t < kTokens; ++t) {
+      const int64_t row = drawn_route(tokens[t], positions[t], kRows);
+      taken[static_cast<size_t>(row)] = true;
+      ASSERT_EQ(ids[2 * t], row % 5);
+      ASSERT_EQ(ids[2 * t + 1], (row + 3) % 5);
+    }
+    expect_weights(logits, routed, normalize);
+  }
+  EXPECT_EQ(std::count(taken.begin(), taken.end(), true), kRows);
+}
+
 TEST_P(Route, NoTokens) {
   EXPECT_EQ(run_route(GetParam(), HostTensor(DType::kF32, {0, 4}), 2, true).ids.elements(), 0);
 }

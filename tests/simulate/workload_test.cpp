@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "zp/simulate/random.h"
@@ -51,6 +52,30 @@ TEST(Workload, WithoutSharingOnlyLengthsStay) {
   EXPECT_EQ(w.tokens(), tokens);
   EXPECT_EQ(reusable_tokens(w), 0);
   EXPECT_EQ(w.requests[0].tokens(), 74);
+}
+
+// Of 400 questions on one text and of 20 texts with 2 questions each.
+TEST(Workload, AShareKeepsTheSharing) {
+  Workload w{.name = "shared", .parts = {"many", "few"}, .requests = {}};
+  for (uint64_t i = 0; i < 400; ++i) w.requests.push_back({.pieces = {{1, 0, 64}, {1000 + i, 0, 10}}, .part = 0});
+  for (uint64_t i = 0; i < 40; ++i)
+    w.requests.push_back({.pieces = {{2 + i / 2, 0, 64}, {2000 + i, 0, 10}}, .part = 1});
+  const Workload some = take_share(w, 0.1);
+  int64_t many = 0;
+  std::map<uint64_t, int64_t> few;
+  uint64_t last = 0;
+  for (const WorkRequest& request : some.requests) {
+    EXPECT_GT(request.pieces.back().text, last);  // in their order
+    last = request.pieces.back().text;
+    if (request.part == 0)
+      ++many;
+    else
+      ++few[request.pieces.front().text];
+  }
+  EXPECT_NEAR(static_cast<double>(many), 40, 1);
+  EXPECT_EQ(few.size(), 2U);
+  for (const auto& [text, questions] : few) EXPECT_EQ(questions, 2);
+  EXPECT_EQ(take_share(w, 1).requests.size(), w.requests.size());
 }
 
 // For each request, the longest run of whole blocks that some earlier request has token by token.

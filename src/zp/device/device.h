@@ -1,6 +1,7 @@
 // What every backend offers: memory, ordered asynchronous work (Stream) and points in that work (Event).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -155,13 +156,22 @@ class Device {
   [[nodiscard]] virtual Buffer allocate(size_t size_bytes, MemoryKind kind = MemoryKind::kDevice) = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> create_stream(std::string name,
                                                               StreamUse use = StreamUse::kCompute) = 0;
+  /// Lets this device's streams copy from the memory of `other`, a device of the same kind, without a detour through
+  /// the host. Throws kUnsupported with the reason where the hardware cannot. To do it twice changes nothing.
+  virtual void reach_memory_of(Device& other) = 0;
+  /// Allocations made so far, of both kinds of memory; to see that steps make none.
+  [[nodiscard]] int64_t allocations() const noexcept { return allocations_.load(); }
 
  protected:
   Device() = default;
+  /// For allocate().
+  void count_allocation() noexcept { ++allocations_; }
 
  private:
   friend class Buffer;
   virtual void release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept = 0;
+
+  std::atomic<int64_t> allocations_{0};
 };
 
 inline Buffer::~Buffer() {

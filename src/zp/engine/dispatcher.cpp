@@ -48,6 +48,7 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
   stats_.operations = description.operations;
   stats_.experts = description.experts;
   stats_.ranks.resize(ranks_.size());
+  first_begin_ns_.resize(ranks_.size());
   for (RankStats& rank : stats_.ranks) rank.exposed_seconds_by_layer.resize(static_cast<size_t>(shape.layers));
   thread_ = std::thread([this] { run(); });
 }
@@ -188,6 +189,12 @@ void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
   }
   rank.computed_tokens += plan.tokens;
   rank.compute_seconds += report.seconds;
+  if (report.began_ns && report.ended_ns) {
+    int64_t& first_ns = first_begin_ns_[static_cast<size_t>(plan.rank)];
+    if (first_ns == 0) first_ns = *report.began_ns;
+    rank.busy_seconds += static_cast<double>(*report.ended_ns - *report.began_ns) * 1e-9;
+    rank.active_seconds = static_cast<double>(*report.ended_ns - first_ns) * 1e-9;
+  }
   ++stats_.steps;
   stats_.compute_seconds += report.seconds;
   for (const LayerWait& wait : report.waits) {
@@ -253,6 +260,7 @@ void Dispatcher::start_step(StepPlan plan) {
     const Pending& request = requests_.at(id);
     return RequestView{.tokens = request.tokens, .candidates = request.candidates};
   });
+  if (options_.routes != nullptr) options_.routes->add(step.ids, step.positions);
   const uint64_t id = plan.id;
   StepRunner& rank = *ranks_.at(static_cast<size_t>(plan.rank));
   steps_.emplace(id, RunningStep{std::move(plan), step.candidate_offsets});

@@ -18,6 +18,7 @@
 #include "zp/base/clock.h"
 #include "zp/engine/intake.h"
 #include "zp/engine/rank.h"
+#include "zp/engine/route_counter.h"
 #include "zp/schedule/scheduler.h"
 
 namespace zp {
@@ -32,6 +33,7 @@ class Dispatcher final {
 
   struct Options {
     RankFailure rank_failure = RankFailure::kOthersGoOn;
+    RouteCounter* routes = nullptr;           ///< told of the tokens of each step; or null
     uint64_t pending_bytes_max = UINT64_MAX;  ///< no more requests are taken while this much is unanswered
   };
 
@@ -107,12 +109,13 @@ class Dispatcher final {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t unanswered_ = 0;           // guarded by mutex_
-  uint64_t unanswered_bytes_ = 0;    // guarded by mutex_
-  std::vector<uint64_t> cancelled_;  // guarded by mutex_; not yet looked at
-  uint64_t next_id_ = 1;             // guarded by mutex_
-  bool closing_ = false;             // guarded by mutex_
-  EngineStats stats_;                // guarded by mutex_
+  int64_t unanswered_ = 0;               // guarded by mutex_
+  uint64_t unanswered_bytes_ = 0;        // guarded by mutex_
+  std::vector<uint64_t> cancelled_;      // guarded by mutex_; not yet looked at
+  uint64_t next_id_ = 1;                 // guarded by mutex_
+  bool closing_ = false;                 // guarded by mutex_
+  EngineStats stats_;                    // guarded by mutex_
+  std::vector<int64_t> first_begin_ns_;  // [ranks] of the first step that was timed; 0: none yet; guarded by mutex_
 
   std::vector<std::unique_ptr<StepRunner>> ranks_;
   std::thread thread_;

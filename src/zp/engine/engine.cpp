@@ -9,19 +9,26 @@
 #include "zp/engine/intake.h"
 #include "zp/engine/lockstep_group.h"
 #include "zp/engine/rank_group.h"
+#include "zp/engine/route_counter.h"
 #include "zp/engine/setup.h"
+#include "zp/engine/source.h"
 #include "zp/engine/trace.h"
-#include "zp/model/weights.h"
+#include "zp/model/weight_source.h"
 #include "zp/tokenizer/tokenizer.h"
 
 namespace zp {
 
 namespace {
 
-EngineSetup announced_setup(const EngineConfig& config, const ModelFiles& files) {
-  EngineSetup setup = is_group(config) ? make_group_setup(config, files) : make_setup(config, files);
+EngineSetup announced_setup(const EngineConfig& config, const WeightSource& source) {
+  EngineSetup setup = is_group(config) ? make_group_setup(config, source) : make_setup(config, source);
   if (config.on_memory_plan) config.on_memory_plan(setup.memory);
   return setup;
+}
+
+std::unique_ptr<const Tokenizer> load_tokenizer(const EngineConfig& config) {
+  const std::filesystem::path folder = tokenizer_folder(config);
+  return folder.empty() ? nullptr : Tokenizer::load(folder);
 }
 
 }  // namespace
@@ -30,16 +37,20 @@ class Engine::Impl final {
  public:
   explicit Impl(const EngineConfig& config)
       : begin_ns_(clock_.now_ns()),
-        files_(config.model),
-        setup_(announced_setup(config, files_)),
-        intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
-                                                .max_request_tokens = setup_.scheduler.max_request_tokens,
-                                                .model_revision = setup_.model_revision}),
-        lockstep_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, files_, clock_) : nullptr),
-        ranks_(setup_.group ? nullptr : std::make_unique<RankGroup>(setup_, files_)),
-        dispatcher_(setup_.scheduler, files_.shape(), clock_,
+        source_(open_source(config)),
+        setup_(announced_setup(config, *source_)),
+        routes_(source_->draws_routes() ? std::make_unique<RouteCounter>(*source_, config.random.expert_skew)
+                                        : nullptr),
+        intake_(load_tokenizer(config), {.vocabulary = source_->shape().vocabulary,
+                                         .max_request_tokens = setup_.scheduler.max_request_tokens,
+                                         .model_revision = setup_.model_revision}),
+        lockstep_(setup_.group ? std::make_unique<LockstepGroup>(*setup_.group, *source_, clock_) : nullptr),
+        ranks_(setup_.group ? nullptr : std::make_unique<RankGroup>(setup_, *source_)),
+        dispatcher_(setup_.scheduler, source_->shape(), clock_,
                     [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
-                    {.rank_failure = rank_failure(setup_), .pending_bytes_max = setup_.pending_bytes_max}),
+                    {.rank_failure = rank_failure(setup_),
+                     .routes = routes_.get(),
+                     .pending_bytes_max = setup_.pending_bytes_max}),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -48,8 +59,15 @@ class Engine::Impl final {
     EngineStats stats = dispatcher_.stats();
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.memory;
+    stats.vocabulary = source_->shape().vocabulary;
     if (lockstep_) stats.group = lockstep_->stats();
-    if (ranks_) stats.dropped_spans = ranks_->dropped_spans();
+    if (routes_) stats.routes = routes_->stats();
+    if (!ranks_) return stats;
+    stats.dropped_spans = ranks_->dropped_spans();
+    stats.weight_load_seconds = ranks_->load_seconds();
+    stats.weight_bytes = ranks_->weight_bytes();
+    for (int32_t rank = 0; rank < ranks_->size(); ++rank)
+      stats.ranks[static_cast<size_t>(rank)].allocations = ranks_->rank(rank).device->allocations();
     return stats;
   }
   [[nodiscard]] std::string trace() const {
@@ -64,7 +82,7 @@ class Engine::Impl final {
     return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)),
                                   Rank::Parts{.device = *loaded.device,
                                               .ops = *loaded.ops,
-                                              .shape = files_.shape(),
+                                              .shape = source_->shape(),
                                               .weights = loaded.weights,
                                               .experts = ranks_->make_experts(rank),
                                               .spans = loaded.spans.get(),
@@ -74,8 +92,9 @@ class Engine::Impl final {
 
   SteadyClock clock_;
   int64_t begin_ns_;
-  ModelFiles files_;
+  std::unique_ptr<WeightSource> source_;
   EngineSetup setup_;
+  std::unique_ptr<RouteCounter> routes_;  // of a random model
   Intake intake_;
   std::unique_ptr<LockstepGroup> lockstep_;  // of a synchronous strategy; else null, and there is
   std::unique_ptr<RankGroup> ranks_;

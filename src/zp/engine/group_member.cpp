@@ -29,15 +29,15 @@ size_t group_buffer_bytes(const ModelShape& model, const GroupSpec& spec, int32_
   return Forward::activation_bytes(shape, activation, limits) + exchange;
 }
 
-GroupMember::GroupMember(const GroupSpec& spec, const ModelFiles& files, std::unique_ptr<Collectives> collectives)
+GroupMember::GroupMember(const GroupSpec& spec, const WeightSource& source, std::unique_ptr<Collectives> collectives)
     : collectives_(std::move(collectives)),
-      shard_(shard_of(files.shape(), spec.layout, collectives_->rank())),
-      model_(files.shape()),
+      shard_(shard_of(source.shape(), spec.layout, collectives_->rank())),
+      model_(source.shape()),
       shape_(shape_of(model_, shard_)),
       device_(make_device(spec.rank.device)),
       ops_(make_ops(*device_, ops_of(spec.rank.ops, shape_))),
-      weights_(load_weights(files, shard_, *device_, *ops_)),
-      experts_(load_experts(shape_, shard_, ExpertReader(files, *ops_, shard_), *device_)),
+      weights_(load_weights(source, shard_, *device_, *ops_)),
+      experts_(load_experts(shape_, shard_, ExpertReader(source, *ops_, shard_), *device_)),
       moe_(*ops_, experts_, {shape_.hidden, shape_.expert_intermediate}),
       kv_pool_(*device_, shape_, ops_->activation_dtype(), kBlockTokens, spec.rank.kv_blocks),
       forward_({*device_, *ops_, shape_, weights_, moe_, kv_pool_}, spec.rank.limits),

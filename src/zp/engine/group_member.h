@@ -33,7 +33,7 @@ struct GroupSpec {
 class GroupMember final {
  public:
   /// Loads the rank's part of the model; blocks. `files` outlives it.
-  GroupMember(const GroupSpec& spec, const ModelFiles& files, std::unique_ptr<Collectives> collectives);
+  GroupMember(const GroupSpec& spec, const WeightSource& source, std::unique_ptr<Collectives> collectives);
 
   /// This rank's part of a step: one ForwardStep, or the micro-batches of a pipeline. `tokens`: as GroupForward has it.
   struct Work {

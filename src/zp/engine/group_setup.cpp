@@ -11,6 +11,7 @@
 #include "zp/base/math.h"
 #include "zp/cache/block_hash.h"
 #include "zp/engine/lockstep_group.h"
+#include "zp/engine/source.h"
 #include "zp/engine/weight_bytes.h"
 
 namespace zp {
@@ -45,14 +46,16 @@ uint64_t expert_bytes_of(const ModelShape& shape, const ModelShard& shard, const
 }
 
 // What ranks take, the most that any of them takes of each.
-std::vector<MemoryItem> rank_items(const ModelShape& model, const Device& device, const GroupSpec& spec) {
+std::vector<MemoryItem> rank_items(const WeightSource& source, const Device& device, const GroupSpec& spec) {
+  const ModelShape& model = source.shape();
   const OpsSpec& ops = spec.rank.ops;
   uint64_t weights = 0;
   uint64_t experts = 0;
   uint64_t buffers = 0;
   for (int32_t rank = 0; rank < spec.layout.ranks; ++rank) {
     const ModelShard shard = shard_of(model, spec.layout, rank);
-    weights = std::max(weights, weight_bytes_of(model, shard, device, ops));
+    weights = std::max(weights,
+                       weight_bytes_of(model, shard, device, ops) + route_table_bytes(source, shape_of(model, shard)));
     experts = std::max(experts, expert_bytes_of(shape_of(model, shard), shard, device, ops));
     buffers = std::max<uint64_t>(buffers, group_buffer_bytes(model, spec, rank));
   }
@@ -70,10 +73,8 @@ size_t block_bytes_max(const ModelShape& model, const GroupSpec& spec) {
   return bytes;
 }
 
-}  // namespace
-
-EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files) {
-  const ModelShape& shape = files.shape();
+EngineSetup decide_group_setup(const EngineConfig& config, const WeightSource& source) {
+  const ModelShape& shape = source.shape();
   GroupSpec spec;
   spec.layout = layout_of(config, shape);
   spec.pace = {.bytes_per_second = config.experts.peer_link.bytes_per_second,
@@ -89,21 +90,28 @@ EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files
   // A round has a row for each rank at least, and as many for all of them.
   spec.rank.limits.chunk_tokens =
       round_up(std::max(spec.rank.limits.chunk_tokens, int64_t{spec.layout.ranks}), int64_t{spec.layout.ranks});
-  spec.rank.ops = ops_spec(config, shape, compute_dtype(config, files, *device), spec.rank.limits);
+  spec.rank.ops = ops_spec(config, shape, compute_dtype(config, source, *device), spec.rank.limits);
 
   setup.memory.ranks = spec.layout.ranks;
   setup.memory.host.items = host_items(config, setup.scheduler.max_request_tokens);
   setup.pending_bytes_max = config.max_pending_bytes;
-  setup.memory.rank.items = rank_items(shape, *device, spec);
+  setup.memory.rank.items = rank_items(source, *device, spec);
   set_limits(config, *device, setup.memory);
   const size_t block_bytes = block_bytes_max(shape, spec);
   const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
-  require_fits(setup.memory, "Fewer ranks, a smaller max_context_tokens or a smaller kv_cache_bytes take less");
-
   spec.rank.kv_blocks = kv_blocks;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(LockstepGroup::runner_count(spec.layout)), kv_blocks);
   setup.model_revision = model_revision(config);
   setup.group = spec;
+  return setup;
+}
+
+}  // namespace
+
+EngineSetup make_group_setup(const EngineConfig& config, const WeightSource& source) {
+  EngineSetup setup =
+      decide_sizes(config, [&](const EngineConfig& sized) { return decide_group_setup(sized, source); });
+  require_fits(setup.memory, "Fewer ranks, a smaller max_context_tokens or a smaller kv_cache_bytes take less");
   return setup;
 }
 

@@ -12,6 +12,6 @@ namespace zp {
 
 /// As make_setup(), for is_group(): with `group` set. Throws kInvalidArgument
 /// for a strategy that does not exist or that the model refuses, naming the numbers that do not fit.
-[[nodiscard]] EngineSetup make_group_setup(const EngineConfig& config, const ModelFiles& files);
+[[nodiscard]] EngineSetup make_group_setup(const EngineConfig& config, const WeightSource& source);
 
 }  // namespace zp

@@ -10,7 +10,7 @@ namespace zp {
 
 Intake::Intake(std::unique_ptr<const Tokenizer> tokenizer, IntakeLimits limits)
     : tokenizer_(std::move(tokenizer)), limits_(std::move(limits)) {
-  if (tokenizer_->size() > limits_.vocabulary)
+  if (tokenizer_ != nullptr && tokenizer_->size() > limits_.vocabulary)
     fail(ErrorCode::kCorrupt, "the tokenizer has {} tokens, the model's vocabulary only {}", tokenizer_->size(),
          limits_.vocabulary);
 }
@@ -30,13 +30,20 @@ CheckedRequest Intake::check(const Request& request) const {
   return checked;
 }
 
+const Tokenizer& Intake::tokenizer() const {
+  if (tokenizer_ == nullptr)
+    fail(ErrorCode::kInvalidArgument,
+         "the model has no tokenizer: give token ids instead of text, or the folder of a tokenizer");
+  return *tokenizer_;
+}
+
 void Intake::require_id(std::string_view what, int32_t id) const {
   if (id < 0 || id >= limits_.vocabulary)
     fail(ErrorCode::kInvalidArgument, "{} is token {}; ids lie in [0, {})", what, id, limits_.vocabulary);
 }
 
 std::vector<int32_t> Intake::tokenize(const Context& context) const {
-  if (const auto* text = std::get_if<std::string>(&context)) return tokenizer_->encode(*text);
+  if (const auto* text = std::get_if<std::string>(&context)) return tokenizer().encode(*text);
   const auto& ids = std::get<std::vector<int32_t>>(context);
   for (size_t i = 0; i < ids.size(); ++i) require_id(fmt::format("element {} of the context", i), ids[i]);
   return ids;
@@ -68,14 +75,14 @@ std::optional<int32_t> Intake::token_after(std::span<const int32_t> context_ids,
                                            std::string_view candidate) const {
   std::string text(context);
   text += candidate;
-  const std::vector<int32_t> ids = tokenizer_->encode(text);
+  const std::vector<int32_t> ids = tokenizer().encode(text);
   if (ids.size() != context_ids.size() + 1 || !std::equal(context_ids.begin(), context_ids.end(), ids.begin()))
     return std::nullopt;
   return ids.back();
 }
 
 std::optional<int32_t> Intake::candidate_token(std::string_view context, std::string_view candidate) const {
-  return token_after(tokenizer_->encode(context), context, candidate);
+  return token_after(tokenizer().encode(context), context, candidate);
 }
 
 }  // namespace zp

@@ -41,6 +41,7 @@ struct IntakeLimits {
 /// Immutable, thread-safe.
 class Intake final {
  public:
+  /// Without a tokenizer (null), contexts and candidates must be token ids.
   Intake(std::unique_ptr<const Tokenizer> tokenizer, IntakeLimits limits);
 
   /// Throws kInvalidArgument for a request that can never run, naming the value and the limit.
@@ -53,6 +54,8 @@ class Intake final {
   [[nodiscard]] std::vector<int32_t> resolve(const Request& request, std::span<const int32_t> context_ids) const;
   [[nodiscard]] std::optional<int32_t> token_after(std::span<const int32_t> context_ids, std::string_view context,
                                                    std::string_view candidate) const;
+  /// Throws kInvalidArgument if there is none.
+  [[nodiscard]] const Tokenizer& tokenizer() const;
   void require_id(std::string_view what, int32_t id) const;
 
   std::unique_ptr<const Tokenizer> tokenizer_;

@@ -39,16 +39,16 @@ class LockstepGroup::Runner final : public StepRunner {
   const int32_t index_;
 };
 
-LockstepGroup::LockstepGroup(const GroupSpec& spec, const ModelFiles& files, const Clock& clock)
+LockstepGroup::LockstepGroup(const GroupSpec& spec, const WeightSource& source, const Clock& clock)
     : layout_(spec.layout), chunk_tokens_(spec.rank.limits.chunk_tokens), clock_(clock), pool_(spec.layout.ranks) {
-  if (const auto found = problems(files.shape(), layout_); !found.empty())
+  if (const auto found = problems(source.shape(), layout_); !found.empty())
     fail(ErrorCode::kInvalidArgument, "{}", fmt::join(found, "; "));
   auto collectives = make_collectives(
-      {.kind = spec.rank.device.kind, .ranks = layout_.ranks, .layers = files.shape().layers, .pace = spec.pace});
+      {.kind = spec.rank.device.kind, .ranks = layout_.ranks, .layers = source.shape().layers, .pace = spec.pace});
   for (int32_t rank = 0; rank < layout_.ranks; ++rank) {
     GroupSpec own = spec;
     own.rank.device.index = rank;
-    members_.push_back(std::make_unique<GroupMember>(own, files, std::move(collectives[static_cast<size_t>(rank)])));
+    members_.push_back(std::make_unique<GroupMember>(own, source, std::move(collectives[static_cast<size_t>(rank)])));
   }
   inboxes_.resize(static_cast<size_t>(runner_count(layout_)));
   thread_ = std::thread([this] { run(); });

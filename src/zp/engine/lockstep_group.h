@@ -29,7 +29,7 @@ class LockstepGroup final {
  public:
   /// Loads the model on all ranks; blocks. Throws kInvalidArgument for a layout that the model refuses. `files` and
   /// `clock` outlive it.
-  LockstepGroup(const GroupSpec& spec, const ModelFiles& files, const Clock& clock);
+  LockstepGroup(const GroupSpec& spec, const WeightSource& source, const Clock& clock);
   /// After all runners.
   ~LockstepGroup();
   LockstepGroup(const LockstepGroup&) = delete;

@@ -11,6 +11,7 @@
 #include "zp/cache/block_hash.h"
 #include "zp/engine/intake.h"
 #include "zp/engine/setup.h"
+#include "zp/engine/source.h"
 #include "zp/tokenizer/tokenizer.h"
 
 namespace zp {
@@ -68,16 +69,21 @@ uint64_t left_bytes(const MemoryPlan& plan) noexcept {
   return plan.limit_bytes > total ? plan.limit_bytes - total : 0;
 }
 
+bool fits(const EngineMemory& memory) noexcept {
+  return missing_bytes(memory.rank) == 0 && missing_bytes(memory.host) == 0;
+}
+
 void require_fits(const EngineMemory& memory, std::string_view advice) {
+  if (fits(memory)) return;
   const uint64_t missing =
       static_cast<uint64_t>(memory.ranks) * missing_bytes(memory.rank) + missing_bytes(memory.host);
-  if (missing == 0) return;
   fail(ErrorCode::kOutOfMemory, "the model needs {} more than there is; {}\n{}", human_bytes(missing), memory.to_text(),
        advice);
 }
 
 std::vector<MemoryItem> host_items(const EngineConfig& config, int64_t max_request_tokens) {
-  return {{"tokenizer", Tokenizer::memory_bytes_max(config.model)},
+  const std::filesystem::path tokenizer = tokenizer_folder(config);
+  return {{"tokenizer", tokenizer.empty() ? 0 : Tokenizer::memory_bytes_max(tokenizer)},
           {"pending requests", pending_bytes(config, max_request_tokens)}};
 }
 

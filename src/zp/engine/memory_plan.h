@@ -26,6 +26,7 @@ inline constexpr uint64_t kDefaultKvBytesMax = uint64_t{16} << 30;
 /// plan.
 [[nodiscard]] int32_t plan_kv_blocks(const EngineConfig& config, size_t block_bytes, MemoryPlan& plan);
 
+[[nodiscard]] bool fits(const EngineMemory& memory) noexcept;
 /// Throws kOutOfMemory with both plans, and `advice`, when either does not fit.
 void require_fits(const EngineMemory& memory, std::string_view advice);
 

@@ -88,6 +88,8 @@ StepReport Rank::run_step(const StepWork& work) {
     }
   }
   report.seconds = static_cast<double>(parts_.clock.now_ns() - begin_ns) * 1e-9;
+  if (report.result.began) report.began_ns = report.result.began->reached_ns();
+  if (report.result.ended) report.ended_ns = report.result.ended->reached_ns();
   StepExperts::StepOutcome outcome = parts_.experts->end_step(report.seconds, report.failure != nullptr);
   report.mode = outcome.mode;
   report.waits = std::move(outcome.waits);

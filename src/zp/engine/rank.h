@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -42,6 +43,8 @@ struct StepReport {
   ForwardResult result;
   std::exception_ptr failure;  ///< set: there is no result, and the rank runs nothing any more
   double seconds = 0;
+  std::optional<int64_t> began_ns;  ///< on the device, as SteadyClock has it; empty if it was not timed
+  std::optional<int64_t> ended_ns;
   std::vector<LayerWait> waits;  ///< for experts, by layer; two of a layer that sent activations
   StepMode mode = StepMode::kGatherAll;
 };

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "zp/base/host_info.h"
+#include "zp/base/clock.h"
+#include "zp/engine/weight_bytes.h"
 #include "zp/expert/packing.h"
 #include "zp/expert/streamed.h"
 #include "zp/ops/factory.h"
@@ -16,28 +17,17 @@ constexpr size_t kSpansMax = 100'000;
 
 }  // namespace
 
-RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : setup_(setup), shape_(files.shape()) {
-  const Placement& placement = setup.placement;
-  std::vector<std::shared_ptr<const ExpertPeer>> shards;
-  std::shared_ptr<const ExpertPeer> host;
-  ExpertPacking packing;
-  for (size_t r = 0; r < setup.ranks.size(); ++r) {
-    const RankSpec& spec = setup.ranks[r];
+RankGroup::RankGroup(const EngineSetup& setup, const WeightSource& source) : setup_(setup), shape_(source.shape()) {
+  for (const RankSpec& spec : setup.ranks) {
     Loaded& loaded = ranks_.emplace_back();
     loaded.device = make_device(spec.device);
     loaded.ops = make_ops(*loaded.device, spec.ops);
-    loaded.weights = load_weights(files, *loaded.device, *loaded.ops);
     if (setup.trace) loaded.spans = std::make_unique<SpanLog>(kSpansMax);
-    // Ranks load one after another, so each may use all threads.
-    packing = packing_of(ExpertReader(files, *loaded.ops), setup.load_threads);
-    shards.push_back(std::make_shared<ExpertStore>(*loaded.device, MemoryKind::kDevice,
-                                                   placement.experts_on(static_cast<int32_t>(r)), packing));
   }
-  if (const std::vector<ExpertId> on_host = placement.experts_on_host(); !on_host.empty())
-    host = std::make_shared<ExpertStore>(*ranks_.back().device, MemoryKind::kPinnedHost, on_host, packing);
-  cluster_ = std::make_unique<ExpertCluster>(
-      ExpertCluster::Parts{placement, packing.blob_bytes, std::move(shards), std::move(host)});
+  connect();
+  load(source);
   make_servers();
+  const Placement& placement = setup.placement;
   if (placement.placing() != Placing::kHybrid || placement.ranks() == 1) return;
   std::vector<Device*> devices;
   std::vector<SpanLog*> spans;
@@ -46,6 +36,48 @@ RankGroup::RankGroup(const EngineSetup& setup, const ModelFiles& files) : setup_
     spans.push_back(rank.spans.get());
   }
   host_channel_ = std::make_unique<HostChannel>(*cluster_, std::move(devices), std::move(spans), setup.streaming);
+}
+
+// Ranks that pull experts from one another reach each other's memory, both ways.
+void RankGroup::connect() {
+  const Placing placing = setup_.placement.placing();
+  if (placing != Placing::kGathered && placing != Placing::kHybrid) return;
+  for (const Loaded& rank : ranks_)
+    for (const Loaded& peer : ranks_)
+      if (&rank != &peer) rank.device->reach_memory_of(*peer.device);
+}
+
+// Ranks load one after another, so each may use all threads.
+void RankGroup::load(const WeightSource& source) {
+  const SteadyClock clock;
+  const int64_t begin_ns = clock.now_ns();
+  const Placement& placement = setup_.placement;
+  const std::vector<ExpertId> on_host = placement.experts_on_host();
+  std::vector<std::shared_ptr<const ExpertPeer>> shards;
+  std::shared_ptr<const ExpertPeer> host;
+  size_t blob_bytes = 0;
+  for (int32_t r = 0; r < size(); ++r) {
+    Loaded& loaded = rank(r);
+    DevicePacking* packs = source.stored() != nullptr ? loaded.ops->device_packing() : nullptr;
+    const std::unique_ptr<LoadLanes> lanes =
+        packs != nullptr ? std::make_unique<LoadLanes>(*loaded.device, *packs, setup_.load_lanes) : nullptr;
+    loaded.weights = load_weights(source, *loaded.device, *loaded.ops, lanes.get());
+    const RankSpec& spec = setup_.ranks[static_cast<size_t>(r)];
+    weight_bytes_ += replicated_weight_bytes(shape_, *loaded.device, spec.ops);
+    const ExpertReader reader(source, *loaded.ops);
+    const ExpertPacking packing = lanes ? packing_of(reader, *lanes) : packing_of(reader, setup_.load_threads);
+    blob_bytes = packing.blob_bytes;
+    const auto place = [&](MemoryKind memory, std::span<const ExpertId> experts) {
+      auto store = std::make_shared<ExpertStore>(*loaded.device, memory, experts, packing);
+      weight_bytes_ += store->size_bytes();
+      return store;
+    };
+    shards.push_back(place(MemoryKind::kDevice, placement.experts_on(r)));
+    if (r + 1 == size() && !on_host.empty()) host = place(MemoryKind::kPinnedHost, on_host);
+  }
+  cluster_ =
+      std::make_unique<ExpertCluster>(ExpertCluster::Parts{placement, blob_bytes, std::move(shards), std::move(host)});
+  load_seconds_ = static_cast<double>(clock.now_ns() - begin_ns) * 1e-9;
 }
 
 // One a rank, if activations are sent.

@@ -28,7 +28,7 @@ class RankGroup final {
   };
 
   /// Loads all ranks, one after another. Blocks. Both outlive it.
-  RankGroup(const EngineSetup& setup, const ModelFiles& files);
+  RankGroup(const EngineSetup& setup, const WeightSource& source);
 
   [[nodiscard]] Loaded& rank(int32_t rank) { return ranks_.at(static_cast<size_t>(rank)); }
   [[nodiscard]] int32_t size() const noexcept { return static_cast<int32_t>(ranks_.size()); }
@@ -38,8 +38,13 @@ class RankGroup final {
   [[nodiscard]] std::vector<std::vector<Span>> spans() const;
   /// Spans that there was no room for.
   [[nodiscard]] int64_t dropped_spans() const;
+  /// What placing the weights of all ranks and the host took, and how many bytes they have.
+  [[nodiscard]] double load_seconds() const noexcept { return load_seconds_; }
+  [[nodiscard]] uint64_t weight_bytes() const noexcept { return weight_bytes_; }
 
  private:
+  void load(const WeightSource& source);
+  void connect();
   void make_servers();
 
   const EngineSetup& setup_;
@@ -48,6 +53,8 @@ class RankGroup final {
   std::unique_ptr<ExpertCluster> cluster_;              // its memory is that of the ranks' devices
   std::unique_ptr<HostChannel> host_channel_;           // hybrid mode on several ranks only
   std::vector<std::unique_ptr<ExpertServer>> servers_;  // [ranks], if activations are sent
+  double load_seconds_ = 0;
+  uint64_t weight_bytes_ = 0;
 };
 
 }  // namespace zp

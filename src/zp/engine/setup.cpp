@@ -13,19 +13,30 @@
 #include "zp/cache/block_hash.h"
 #include "zp/cache/prefix_index.h"
 #include "zp/engine/expert_setup.h"
+#include "zp/engine/source.h"
 #include "zp/engine/weight_bytes.h"
 
 namespace zp {
 namespace {
 
 constexpr int64_t kHeadRows = 64;
+
+// What steps and chunks are made of unless somebody said. A GPU's kernels want many tokens of each expert.
+struct StepSizes {
+  int64_t step_tokens;
+  int64_t chunk_tokens;
+};
+constexpr StepSizes kCpuSizes{.step_tokens = 4096, .chunk_tokens = 2048};
+constexpr StepSizes kCudaSizes{.step_tokens = 32768, .chunk_tokens = 16384};
+
 // Everything but experts, and keys and values.
-EngineMemory fixed_memory(const EngineConfig& config, const ModelShape& shape, const Device& device, const OpsSpec& ops,
-                          const ForwardLimits& limits) {
+EngineMemory fixed_memory(const EngineConfig& config, const WeightSource& source, const Device& device,
+                          const OpsSpec& ops, const ForwardLimits& limits) {
   EngineMemory memory;
   memory.ranks = config.ranks;
-  memory.rank.items = {{"replicated weights", replicated_weight_bytes(shape, device, ops)},
-                       {"activations", Forward::activation_bytes(shape, *ops.activation, limits)},
+  memory.rank.items = {{"replicated weights", replicated_weight_bytes(source.shape(), device, ops) +
+                                                  route_table_bytes(source, source.shape())},
+                       {"activations", Forward::activation_bytes(source.shape(), *ops.activation, limits)},
                        {"scratch of operations", ops_scratch_bytes(device, ops)}};
   return memory;
 }
@@ -60,18 +71,18 @@ void require_host_bytes(const EngineConfig& config, uint64_t on_host) {
 }
 
 // Adds what experts take to the plans of a rank and of the host, and decides where they live.
-void plan_experts(const EngineConfig& config, const ModelFiles& files, const Device& device, const OpsSpec& ops,
+void plan_experts(const EngineConfig& config, const WeightSource& source, const Device& device, const OpsSpec& ops,
                   EngineSetup& setup) {
-  const size_t blob_bytes = setup.blob_bytes = blob_bytes_of(device, files.shape(), ops);
+  const size_t blob_bytes = setup.blob_bytes = blob_bytes_of(device, source.shape(), ops);
   // Unless told how much to keep of keys and values, an eighth is left to them.
   const uint64_t left = left_bytes(setup.memory.rank);
   const uint64_t kv = config.kv_cache_bytes.value_or(std::min(left / 8, kDefaultKvBytesMax));
-  setup.placement = place_experts(config, files.shape(), {blob_bytes, left > kv ? left - kv : 0});
+  setup.placement = place_experts(config, source.shape(), {blob_bytes, left > kv ? left - kv : 0});
   for (MemoryItem& item : expert_memory(config, setup.placement, blob_bytes))
     setup.memory.rank.items.push_back(std::move(item));
   setup.step_modes =
-      decide_step_modes(config, files.shape(), {setup.placement, device, ops, left_bytes(setup.memory.rank)});
-  if (const uint64_t sending = sending_bytes(files.shape(), device, ops, setup.step_modes); sending > 0)
+      decide_step_modes(config, source.shape(), {setup.placement, device, ops, left_bytes(setup.memory.rank)});
+  if (const uint64_t sending = sending_bytes(source.shape(), device, ops, setup.step_modes); sending > 0)
     setup.memory.rank.items.push_back({"activations sent to experts", sending});
   const uint64_t on_host = host_expert_bytes(setup.placement, blob_bytes);
   if (on_host == 0) return;
@@ -80,22 +91,38 @@ void plan_experts(const EngineConfig& config, const ModelFiles& files, const Dev
   set_limits(config, device, setup.memory);
 }
 
+// Adds what loading takes and gives back. On a device it is gone before there are activations, so only what exceeds
+// them counts.
+void plan_loading(const EngineConfig& config, const WeightSource& source, const Device& device, EngineSetup& setup) {
+  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
+  setup.load_lanes.threads = setup.load_threads;
+  setup.load_lanes.blob_bytes = setup.placement.experts_on_host().empty() ? 0 : setup.blob_bytes;
+  if (device.kind() == DeviceKind::kCpu || source.stored() == nullptr) return;
+  setup.memory.host.items.push_back({"loading", LoadLanes::pinned_bytes(setup.load_lanes)});
+  const size_t on_device = LoadLanes::device_bytes(setup.load_lanes);
+  for (const MemoryItem& item : setup.memory.rank.items)
+    if (item.consumer == "activations" && item.bytes < on_device) {
+      setup.memory.rank.items.push_back({"loading, beyond activations", on_device - item.bytes});
+      return;
+    }
+}
+
 }  // namespace
 
-DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device) {
+DType compute_dtype(const EngineConfig& config, const WeightSource& source, const Device& device) {
   switch (config.compute) {
     case ComputeType::kF32: return DType::kF32;
     case ComputeType::kBf16: return DType::kBf16;
     case ComputeType::kAuto: break;
   }
   // Rounding f32 or f16 weights to bf16 would lose digits that somebody stored on purpose.
-  return files.stored_dtype() == DType::kBf16 ? default_activation_dtype(device) : DType::kF32;
+  return source.stored_dtype() == DType::kBf16 ? default_activation_dtype(device) : DType::kF32;
 }
 
 ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens) {
   ForwardLimits limits;
-  limits.tokens = std::max(2 * config.step_tokens, max_request_tokens);
-  limits.chunk_tokens = std::min(config.chunk_tokens, limits.tokens);
+  limits.tokens = std::max(2 * *config.step_tokens, max_request_tokens);
+  limits.chunk_tokens = std::min(*config.chunk_tokens, limits.tokens);
   limits.head_rows = kHeadRows;
   limits.candidates = kCandidatesMax;
   return limits;
@@ -122,14 +149,10 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& s
          shape.max_positions);
   SchedulerConfig scheduler;
   scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
-  scheduler.load = token_load(config.step_tokens);
-  scheduler.step_tokens_max = 2 * config.step_tokens;
+  scheduler.load = token_load(*config.step_tokens);
+  scheduler.step_tokens_max = 2 * *config.step_tokens;
   scheduler.queue_max = config.max_pending_requests;
   return scheduler;
-}
-
-std::string model_revision(const EngineConfig& config) {
-  return std::filesystem::absolute(config.model).lexically_normal().string();
 }
 
 RankFailure rank_failure(const EngineSetup& setup) {
@@ -152,6 +175,26 @@ DeviceSpec parse_device(const std::string& text) {
   fail(ErrorCode::kInvalidArgument, "device is '{}'; it must be 'cpu', 'cuda' or 'cuda:N'", text);
 }
 
+namespace {
+
+void validate_random(const EngineConfig& config, std::vector<std::string>& problems) {
+  const RandomConfig& random = config.random;
+  const RandomConfig unset;
+  if (!is_random(config)) {
+    if (random.layers != unset.layers || random.seed != unset.seed || random.expert_skew != unset.expert_skew)
+      problems.push_back(fmt::format("layers, seed and expert_skew are of random models alone; the model is '{}'",
+                                     config.model.string()));
+    return;
+  }
+  if (random.layers < 0) problems.push_back(fmt::format("random.layers is {}; it must not be negative", random.layers));
+  // With these a rank computes experts for tokens that it knows only by their activations.
+  if (config.strategy == "dp+tp" || config.strategy == "tp+tp")
+    problems.push_back(fmt::format(
+        "a random model's experts are drawn by tokens, which a rank of strategy {} does not know", config.strategy));
+}
+
+}  // namespace
+
 std::vector<std::string> validate(const EngineConfig& config) {
   std::vector<std::string> problems;
   const auto in_range = [&](const char* name, int64_t value, int64_t low, int64_t high) {
@@ -161,8 +204,8 @@ std::vector<std::string> validate(const EngineConfig& config) {
   if (config.model.empty()) problems.emplace_back("model is empty; it must name a checkpoint folder");
   in_range("ranks", config.ranks, 1, kMaxRanks);
   in_range("threads", config.threads, 0, 1024);
-  in_range("step_tokens", config.step_tokens, 1, int64_t{1} << 20);
-  in_range("chunk_tokens", config.chunk_tokens, 1, int64_t{1} << 20);
+  in_range("step_tokens", config.step_tokens.value_or(1), 1, int64_t{1} << 20);
+  in_range("chunk_tokens", config.chunk_tokens.value_or(1), 1, int64_t{1} << 20);
   in_range("max_context_tokens", config.max_context_tokens, 0, int64_t{1} << 23);
   in_range("max_pending_requests", config.max_pending_requests, 1, 1 << 20);
   in_range("max_pending_bytes", static_cast<int64_t>(std::min<uint64_t>(config.max_pending_bytes, INT64_MAX)), 1,
@@ -180,12 +223,16 @@ std::vector<std::string> validate(const EngineConfig& config) {
         "experts.below_threshold is of strategy asyncep alone; with strategy {} it must be auto", config.strategy));
   if (config.strategy != "asyncep" && config.trace)
     problems.push_back(fmt::format("trace is of strategy asyncep alone; the strategy is {}", config.strategy));
+  validate_random(config, problems);
   validate_experts(config, problems);
   return problems;
 }
 
-EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
-  const ModelShape& shape = files.shape();
+namespace {
+
+// With both sizes set.
+EngineSetup decide_sized(const EngineConfig& config, const WeightSource& source) {
+  const ModelShape& shape = source.shape();
   DeviceSpec device_spec = parse_device(config.device);
   // Each rank has its share of the threads, and at least one.
   device_spec.threads = std::max(1, (config.threads > 0 ? config.threads : usable_cores()) / config.ranks);
@@ -194,13 +241,14 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
   EngineSetup setup;
   setup.scheduler = scheduler_config(config, shape);
   const ForwardLimits limits = forward_limits(config, setup.scheduler.max_request_tokens);
-  const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, files, *device), limits);
+  const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, source, *device), limits);
 
-  setup.memory = fixed_memory(config, shape, *device, ops, limits);
+  setup.memory = fixed_memory(config, source, *device, ops, limits);
   setup.memory.host.items = host_items(config, setup.scheduler.max_request_tokens);
   setup.pending_bytes_max = config.max_pending_bytes;
   set_limits(config, *device, setup.memory);
-  plan_experts(config, files, *device, ops, setup);
+  plan_experts(config, source, *device, ops, setup);
+  plan_loading(config, source, *device, setup);
   const size_t block_bytes = KvPool::block_bytes(shape, *ops.activation, kBlockTokens);
   const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
 
@@ -209,15 +257,32 @@ EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files) {
         {.device = rank_device(config, device_spec, rank), .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
   setup.streaming = {
       .slots = config.experts.slots, .window = config.experts.window, .slice_bytes = config.experts.slice_bytes};
-  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
   setup.trace = config.trace;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(config.ranks), kv_blocks);
   setup.model_revision = model_revision(config);
   return setup;
 }
 
-EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files) {
-  EngineSetup setup = decide_setup(config, files);
+}  // namespace
+
+EngineSetup decide_sizes(const EngineConfig& config, const std::function<EngineSetup(const EngineConfig&)>& decide) {
+  const bool cuda = parse_device(config.device).kind == DeviceKind::kCuda;
+  for (StepSizes sizes = cuda ? kCudaSizes : kCpuSizes;; sizes = {sizes.step_tokens / 2, sizes.chunk_tokens / 2}) {
+    EngineConfig sized = config;
+    if (!sized.step_tokens) sized.step_tokens = sizes.step_tokens;
+    if (!sized.chunk_tokens) sized.chunk_tokens = sizes.chunk_tokens;
+    EngineSetup setup = decide(sized);
+    const bool given = config.step_tokens && config.chunk_tokens;
+    if (given || sizes.step_tokens <= kCpuSizes.step_tokens || fits(setup.memory)) return setup;
+  }
+}
+
+EngineSetup decide_setup(const EngineConfig& config, const WeightSource& source) {
+  return decide_sizes(config, [&](const EngineConfig& sized) { return decide_sized(sized, source); });
+}
+
+EngineSetup make_setup(const EngineConfig& config, const WeightSource& source) {
+  EngineSetup setup = decide_setup(config, source);
   require_fits(setup.memory,
                fmt::format("A shorter longest context (max_context_tokens, now {}) takes less for activations, "
                            "a smaller kv_cache_bytes less for what is kept, fewer max_pending_requests less for them",

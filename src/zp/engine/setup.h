@@ -2,6 +2,7 @@
 // takes.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "zp/engine/step_mode_setup.h"
 #include "zp/expert/placement.h"
 #include "zp/expert/streamed.h"
-#include "zp/model/weights.h"
+#include "zp/model/weight_source.h"
 #include "zp/schedule/config.h"
 
 namespace zp {
@@ -31,27 +32,30 @@ struct EngineSetup {
   uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
   StepModeSetup step_modes;
   int32_t load_threads = 1;
+  LoadLanesSpec load_lanes;  ///< where devices pack weights themselves
   bool trace = false;
   std::optional<GroupSpec> group;  ///< set: one synchronous group instead of `ranks` and what they need
   EngineMemory memory;
   std::string model_revision;  ///< tells this checkpoint's cached blocks from any other's
 };
 
-/// The same without asking whether it fits.
-[[nodiscard]] EngineSetup decide_setup(const EngineConfig& config, const ModelFiles& files);
-
 /// `config` has no problems of its own (validate()). Throws kInvalidArgument for what does not fit the model,
 /// kOutOfMemory with the plan when it does not fit, and kUnsupported for a device or type that is not there.
-[[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const ModelFiles& files);
+[[nodiscard]] EngineSetup make_setup(const EngineConfig& config, const WeightSource& source);
+/// The same without asking whether it fits.
+[[nodiscard]] EngineSetup decide_setup(const EngineConfig& config, const WeightSource& source);
+/// Calls `decide` with step_tokens and chunk_tokens set: those given, or the largest of the device's own for which its
+/// plan fits, or the smallest of these if none does.
+[[nodiscard]] EngineSetup decide_sizes(const EngineConfig& config,
+                                       const std::function<EngineSetup(const EngineConfig&)>& decide);
 
-// What all setups share.
-[[nodiscard]] DType compute_dtype(const EngineConfig& config, const ModelFiles& files, const Device& device);
+// What all setups share. Configurations have their step_tokens and chunk_tokens set.
+[[nodiscard]] DType compute_dtype(const EngineConfig& config, const WeightSource& source, const Device& device);
 [[nodiscard]] ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens);
 [[nodiscard]] OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute,
                                const ForwardLimits& limits);
 /// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
 [[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
-[[nodiscard]] std::string model_revision(const EngineConfig& config);
 /// In a synchronous group ranks need one another, in hybrid mode they bring experts in for one another, and a GPU's
 /// failure leaves the process without a working driver.
 [[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);

@@ -49,7 +49,7 @@ StepModeSetup decide_step_modes(const EngineConfig& config, const ModelShape& sh
              : "they must live on several ranks (gathered)");
   if (!sends || (setup.fixed && setup.fixed != StepMode::kSendActivations)) return setup;
   StepModeSetup sending = setup;
-  sending.send_tokens = std::min({config.chunk_tokens, room.ops.limits.moe_tokens, kSendTokensMax});
+  sending.send_tokens = std::min(room.ops.limits.moe_tokens, kSendTokensMax);
   sending.job_rows = std::min(sending.send_tokens * shape.experts_per_token, kJobRowsMax);
   const bool fits = sending_bytes(shape, room.device, room.ops, sending) <= room.left_bytes;
   return fits || setup.fixed ? sending : setup;

@@ -26,4 +26,9 @@ uint64_t replicated_weight_bytes(const ModelShape& m, const Device& device, cons
   return bytes + table + matrix(m.vocabulary, m.hidden) + static_cast<uint64_t>(final_norm_and_rope) * sizeof(float);
 }
 
+uint64_t route_table_bytes(const WeightSource& source, const ModelShape& part) {
+  if (!source.draws_routes()) return 0;
+  return static_cast<uint64_t>(part.moe_layers() * kRouteTableRows * part.experts_per_token) * sizeof(int32_t);
+}
+
 }  // namespace zp

@@ -1,62 +1,131 @@
 // Loads the experts of one place.
 #include "zp/expert/expert_store.h"
 
-#include <algorithm>
+#include <array>
+#include <future>
+#include <optional>
+#include <thread>
 
 #include "zp/base/check.h"
+#include "zp/base/error.h"
 #include "zp/base/thread_pool.h"
 
 namespace zp {
 namespace {
 
-// Experts packed at a time through host memory: enough to keep the threads busy, little beside the weights.
-constexpr int64_t kStagedExperts = 16;
+// The memory of all layers, allocated one after another on a thread of its own: pinning takes as long as filling.
+class LayerMemory final {
+ public:
+  struct Layer {
+    size_t first = 0;  // of the experts
+    size_t count = 0;
+  };
+  LayerMemory(Device& device, MemoryKind memory, std::span<const ExpertId> experts, size_t blob_bytes)
+      : blob_bytes_(blob_bytes) {
+    for (size_t i = 0; i < experts.size(); ++i) {
+      if (i == 0 || experts[i].layer != experts[i - 1].layer) layers_.push_back({.first = i, .count = 0});
+      ++layers_.back().count;
+      layer_of_.push_back(layers_.size() - 1);
+    }
+    buffers_.resize(layers_.size());
+    std::vector<std::promise<std::byte*>> promises(layers_.size());
+    for (std::promise<std::byte*>& promise : promises) addresses_.push_back(promise.get_future().share());
+    thread_ = std::jthread([this, &device, memory, all = std::move(promises)](const std::stop_token& stop) mutable {
+      for (size_t l = 0; l < layers_.size(); ++l) {
+        try {
+          if (stop.stop_requested()) fail(ErrorCode::kCancelled, "loading has ended");
+          buffers_[l] = device.allocate(layers_[l].count * blob_bytes_, memory);
+          all[l].set_value(buffers_[l].data());
+        } catch (...) {
+          all[l].set_exception(std::current_exception());
+        }
+      }
+    });
+  }
+
+  // Blocks until the memory is there; throws why it is not.
+  [[nodiscard]] std::byte* blob(size_t expert) const {
+    const size_t l = layer_of_[expert];
+    return addresses_[l].get() + (expert - layers_[l].first) * blob_bytes_;
+  }
+  // All memory is there.
+  [[nodiscard]] std::vector<Buffer> take() {
+    thread_.join();
+    for (const auto& address : addresses_) (void)address.get();
+    return std::move(buffers_);
+  }
+
+ private:
+  size_t blob_bytes_;
+  std::vector<Layer> layers_;
+  std::vector<size_t> layer_of_;  // [experts]
+  std::vector<Buffer> buffers_;   // [layers]; the thread's until it ends
+  std::vector<std::shared_future<std::byte*>> addresses_;
+  std::jthread thread_;  // last: it ends before what it writes to goes
+};
+
+// What draws experts on a device.
+struct Drawing {
+  Device& device;
+  MemoryKind memory;
+  std::span<const ExpertId> experts;
+  const ExpertPacking& packing;
+};
+
+// Fills blobs from the device: in its own memory directly, in the host's by way of parts of device memory, one of which
+// is drawn while the others are copied.
+void draw_experts(const Drawing& drawing, const BlobOf& blob_of) {
+  constexpr size_t kStaged = 8;
+  const auto& [device, memory, experts, packing] = drawing;
+  const std::unique_ptr<Stream> stream = device.create_stream("draw experts");
+  if (memory == MemoryKind::kDevice) {
+    for (size_t i = 0; i < experts.size(); ++i) packing.draw(experts[i], *stream, blob_of(i));
+    return stream->synchronize();
+  }
+  const Buffer staging = device.allocate(kStaged * packing.blob_bytes);
+  const std::unique_ptr<Stream> copies = device.create_stream("copy experts", StreamUse::kHostLink);
+  std::array<std::optional<Event>, kStaged> copied;
+  for (size_t i = 0; i < experts.size(); ++i) {
+    std::byte* blob = staging.data() + i % kStaged * packing.blob_bytes;
+    std::optional<Event>& last = copied[i % kStaged];
+    if (last) stream->wait(*last);
+    packing.draw(experts[i], *stream, blob);
+    copies->wait(stream->record());
+    copies->copy(blob_of(i), blob, packing.blob_bytes);
+    last = copies->record();
+  }
+  copies->synchronize();
+}
 
 }  // namespace
 
 ExpertStore::ExpertStore(Device& device, MemoryKind memory, std::span<const ExpertId> experts,
                          const ExpertPacking& packing) {
-  size_t begin = 0;
-  while (begin < experts.size()) {
-    size_t end = begin;
-    while (end < experts.size() && experts[end].layer == experts[begin].layer) ++end;
-    load(device, memory, experts.subspan(begin, end - begin), packing);
-    begin = end;
-  }
-}
-
-// Loads the experts of one layer.
-void ExpertStore::load(Device& device, MemoryKind memory, std::span<const ExpertId> experts,
-                       const ExpertPacking& packing) {
-  const size_t blob_bytes = packing.blob_bytes;
-  const auto count = static_cast<int64_t>(experts.size());
-  // Memory that the host can write is packed into directly.
-  const bool direct = device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost;
-  Buffer staging = direct ? Buffer() : device.allocate(kStagedExperts * blob_bytes, MemoryKind::kPinnedHost);
-  const std::unique_ptr<Stream> stream = direct ? nullptr : device.create_stream("load experts", StreamUse::kHostLink);
-  ThreadPool pool(packing.threads);
-  Buffer& blobs = layers_.emplace_back(device.allocate(static_cast<size_t>(count) * blob_bytes, memory));
-  for (int64_t first = 0; first < count; first += kStagedExperts) {
-    const int64_t part = std::min(kStagedExperts, count - first);
-    std::byte* target = blobs.data() + static_cast<size_t>(first) * blob_bytes;
-    std::byte* packed = direct ? target : staging.data();
-    pool.parallel_for(part, [&](int64_t i, int32_t) {
-      packing.read(experts[static_cast<size_t>(first + i)], {packed + static_cast<size_t>(i) * blob_bytes, blob_bytes});
+  LayerMemory layers(device, memory, experts, packing.blob_bytes);
+  const BlobOf blob_of = [&](size_t i) { return layers.blob(i); };
+  if (packing.fill) {
+    packing.fill(experts, memory, blob_of);
+  } else if (packing.draw && device.kind() != DeviceKind::kCpu) {
+    draw_experts({device, memory, experts, packing}, blob_of);
+  } else {
+    ZP_CHECK(device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost,
+             "experts are read into memory of {}, which the host cannot write", device.description());
+    ThreadPool pool(packing.threads);
+    pool.parallel_for(std::ssize(experts), [&](int64_t i, int32_t) {
+      const auto index = static_cast<size_t>(i);
+      packing.read(experts[index], {layers.blob(index), packing.blob_bytes});
     });
-    if (direct) continue;
-    stream->copy(target, packed, static_cast<size_t>(part) * blob_bytes);
-    stream->synchronize();
   }
-  for (int64_t i = 0; i < count; ++i) {
-    const ExpertId id = experts[static_cast<size_t>(i)];
-    const auto layer = static_cast<size_t>(id.layer);
-    const auto expert = static_cast<size_t>(id.expert);
+  for (size_t i = 0; i < experts.size(); ++i) {
+    const auto layer = static_cast<size_t>(experts[i].layer);
+    const auto expert = static_cast<size_t>(experts[i].expert);
     if (blobs_.size() <= layer) blobs_.resize(layer + 1);
     if (blobs_[layer].size() <= expert) blobs_[layer].resize(expert + 1, nullptr);
-    ZP_CHECK(blobs_[layer][expert] == nullptr, "expert {} of layer {} is stored twice", id.expert, id.layer);
-    blobs_[layer][expert] = blobs.data() + static_cast<size_t>(i) * blob_bytes;
+    ZP_CHECK(blobs_[layer][expert] == nullptr, "expert {} of layer {} is stored twice", expert, layer);
+    blobs_[layer][expert] = layers.blob(i);
   }
-  size_bytes_ += blobs.size_bytes();
+  layers_ = layers.take();
+  for (const Buffer& layer : layers_) size_bytes_ += layer.size_bytes();
 }
 
 const std::byte* ExpertStore::address(ExpertId id) const noexcept {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "zp/base/check.h"
 #include "zp/base/error.h"
 
 namespace zp {
@@ -40,7 +41,18 @@ DType dtype_of(const StoredTensor& tensor, std::string_view name) {
   if (tensor.dtype == "F32") return DType::kF32;
   if (tensor.dtype == "BF16") return DType::kBf16;
   if (tensor.dtype == "F16") return DType::kF16;
-  fail(ErrorCode::kUnsupported, "tensor '{}' has type {}; supported are F32, BF16 and F16", name, tensor.dtype);
+  fail(ErrorCode::kUnsupported, "{}: tensor '{}' has type {}; supported are F32, BF16 and F16",
+       tensor.file->path().string(), name, tensor.dtype);
+}
+
+// What `act` throws, with the tensor's name.
+template <typename Act>
+void naming(std::string_view name, Act&& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    fail(error.code(), "tensor '{}': {}", name, error.what());
+  }
 }
 
 Shape shape_of(const StoredTensor& tensor) {
@@ -84,10 +96,28 @@ size_t Checkpoint::total_bytes() const noexcept {
   return total;
 }
 
-ConstTensorView Checkpoint::tensor(std::string_view name, const Shape& expected) const {
+const StoredTensor& Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) fail(ErrorCode::kNotFound, "{}: tensor '{}' is missing", folder_.string(), name);
-  const StoredTensor& stored = *found->second;
+  return *found->second;
+}
+
+void Checkpoint::fetch(std::string_view name) const {
+  const StoredTensor& stored = find(name);
+  naming(name, [&] { stored.file->fetch(stored.bytes); });
+}
+
+void Checkpoint::read(std::string_view name, uint64_t offset, std::span<std::byte> into) const {
+  const StoredTensor& stored = find(name);
+  const auto begin = static_cast<uint64_t>(stored.bytes.data() - stored.file->bytes().data());
+  ZP_CHECK(offset <= stored.bytes.size() && into.size() <= stored.bytes.size() - offset,
+           "{} bytes from {} of tensor '{}' are asked for, which has {}", into.size(), offset, name,
+           stored.bytes.size());
+  naming(name, [&] { stored.file->read(begin + offset, into); });
+}
+
+ConstTensorView Checkpoint::tensor(std::string_view name, const Shape& expected) const {
+  const StoredTensor& stored = find(name);
   const DType dtype = dtype_of(stored, name);
   const Shape shape = shape_of(stored);
   if (stored.shape.size() > 3 || !(shape == expected))

@@ -1,9 +1,11 @@
 // A Hugging Face checkpoint folder as it lies on disk: configuration and tensors, over one or many files.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,10 +40,16 @@ class Checkpoint final {
   /// The tensor `name` as a view into the mapped file. Throws kNotFound, kCorrupt when the shape differs from
   /// `expected`, kUnsupported for an element type other than f32, bf16 and f16.
   [[nodiscard]] ConstTensorView tensor(std::string_view name, const Shape& expected) const;
+  /// Brings a tensor's bytes into memory at once. Throws kIo or kCorrupt, naming file and tensor.
+  void fetch(std::string_view name) const;
+  /// Copies bytes [offset, offset + size of `into`) of a tensor. Throws as fetch() does. Touches no mapped page.
+  void read(std::string_view name, uint64_t offset, std::span<std::byte> into) const;
   /// Lets the pages of `name` leave memory once its weights are packed.
   void discard(std::string_view name) const noexcept;
 
  private:
+  [[nodiscard]] const StoredTensor& find(std::string_view name) const;
+
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, const StoredTensor*, std::less<>> tensors_;

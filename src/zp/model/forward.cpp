@@ -79,6 +79,7 @@ size_t Forward::activation_bytes(const ModelShape& shape, DType activation, cons
 ForwardResult Forward::run(Stream& stream, const ForwardStep& step) {
   const std::vector<LayerMetadata> metadata = metadata_of(step);
   ForwardResult result;
+  result.began = stream.record(EventTiming::kTimed);
   try {
     embed(stream, step);
     run_layers(stream, step, metadata);
@@ -120,7 +121,7 @@ void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t laye
     attention_out(stream, layer, rows);
     norm(stream, feed_forward_norm(layer), rows, true);
     if (moe) {
-      route(stream, layer, rows);
+      route(stream, step, layer, rows);
       if (begin == 0) {
         end_span(stream, begin_event, "router", layer);
         parts_.experts.begin_layer(stream, layer, moe_rows(rows));
@@ -265,16 +266,23 @@ void Forward::run_dense(Stream& stream, int32_t layer, const ChunkRows& rows) {
   parts_.ops.linear(stream, {.x = inner, .weight = &weights.down, .out = a.delta.view().rows(rows.at, rows.count)});
 }
 
-void Forward::route(Stream& stream, int32_t layer, const ChunkRows& rows) {
+void Forward::route(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows) {
   const Activations& a = *activations_;
   const LayerWeights& weights = parts_.weights.layers[static_cast<size_t>(layer)];
   const TensorView logits = a.router.view().rows(rows.at, rows.count);
   const TensorView normed = a.normed.view().rows(rows.at, rows.count);
   parts_.ops.linear(stream, {.x = normed, .weight = &weights.router, .out = logits});
+  const bool drawn = !weights.routes.view().empty();
+  const auto of_rows = [&](const std::vector<int32_t>& values) {
+    return std::span(values).subspan(static_cast<size_t>(rows.row), static_cast<size_t>(rows.count));
+  };
   parts_.ops.route(stream, {.logits = logits,
                             .normalize = parts_.shape.normalize_top_k,
                             .ids = a.expert_ids.view().rows(rows.at, rows.count),
-                            .weights = a.expert_weights.view().rows(rows.at, rows.count)});
+                            .weights = a.expert_weights.view().rows(rows.at, rows.count),
+                            .table = weights.routes.view(),
+                            .tokens = drawn ? of_rows(step.ids) : std::span<const int32_t>(),
+                            .positions = drawn ? of_rows(step.positions) : std::span<const int32_t>()});
 }
 
 MoeRows Forward::moe_rows(const ChunkRows& rows) const {
@@ -317,6 +325,7 @@ void Forward::output_head(Stream& stream, const ForwardStep& step, ForwardResult
                 static_cast<size_t>(count) * sizeof(float));
     begin += count;
   }
+  result.ended = stream.record(EventTiming::kTimed);
   stream.synchronize();
 }
 

@@ -59,6 +59,9 @@ struct ForwardStep {
 struct ForwardResult {
   std::vector<float> logits;
   std::vector<float> log_sum_exp;
+  /// Of run(): when the device began and when it ended, timed.
+  std::optional<Event> began;
+  std::optional<Event> ended;
 };
 
 /// Rows [row, row + count) of a step, which are worked on in rows [at, at + count) of the chunk's buffers.
@@ -136,7 +139,7 @@ class Forward final {
   /// delta = the projected result of attention.
   void attention_out(Stream& stream, int32_t layer, const ChunkRows& rows);
   /// expert_ids and expert_weights, from normed.
-  void route(Stream& stream, int32_t layer, const ChunkRows& rows);
+  void route(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows);
   /// delta = the experts' or the dense layer's result, from normed.
   void run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts);
   void run_dense(Stream& stream, int32_t layer, const ChunkRows& rows);

@@ -56,22 +56,6 @@ class TensorList {
   const Family& family_;
 };
 
-// Rows [row, row + rows) and columns [column, column + columns) of a stored matrix.
-struct MatrixPart {
-  std::string name;
-  Shape stored;  // of the whole matrix
-  IndexRange rows;
-  IndexRange columns;
-};
-
-MatrixPart some_rows(std::string name, const Shape& stored, IndexRange rows) {
-  return {std::move(name), stored, rows, {0, static_cast<int32_t>(stored[1])}};
-}
-
-MatrixPart some_columns(std::string name, const Shape& stored, IndexRange columns) {
-  return {std::move(name), stored, {0, static_cast<int32_t>(stored[0])}, columns};
-}
-
 // The features of some heads.
 IndexRange features_of(IndexRange heads, int32_t head_dim) {
   return {.begin = heads.begin * head_dim, .count = heads.count * head_dim};
@@ -79,10 +63,11 @@ IndexRange features_of(IndexRange heads, int32_t head_dim) {
 
 // A part as a matrix of its own: a view into the file, or, if it is not whole rows, a copy in `copied`.
 ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, std::vector<std::byte>& copied) {
-  const ConstTensorView rows = checkpoint.tensor(part.name, part.stored).rows(part.rows.begin, part.rows.count);
-  if (part.columns.count == part.stored[1]) return rows;
+  const ConstTensorView rows = checkpoint.tensor(part.name, part.whole).rows(part.rows.begin, part.rows.count);
+  checkpoint.fetch(part.name);
+  if (part.columns.count == part.whole[1]) return rows;
   const size_t element = size_of(rows.dtype());
-  const size_t from_bytes = static_cast<size_t>(part.stored[1]) * element;
+  const size_t from_bytes = static_cast<size_t>(part.whole[1]) * element;
   const size_t to_bytes = static_cast<size_t>(part.columns.count) * element;
   copied.resize(static_cast<size_t>(part.rows.count) * to_bytes);
   for (size_t r = 0; r < static_cast<size_t>(part.rows.count); ++r)
@@ -91,70 +76,67 @@ ConstTensorView view_part(const Checkpoint& checkpoint, const MatrixPart& part, 
   return {copied.data(), rows.dtype(), {part.rows.count, part.columns.count}};
 }
 
-// Loads one tensor after another, letting each one's pages go once it has been packed.
-class WeightLoader {
- public:
-  WeightLoader(const ModelFiles& files, Device& device, Ops& ops)
-      : checkpoint_(files.checkpoint()), device_(device), ops_(ops), stream_(device.create_stream("load")) {}
+Tensor upload(const WeightTarget& target, std::span<const std::byte> bytes, DType dtype, const Shape& shape) {
+  Tensor tensor(target.device, dtype, shape);
+  target.stream.copy(tensor.view().data(), bytes.data(), bytes.size());
+  target.stream.synchronize();
+  return tensor;
+}
 
-  Tensor tensor(const std::string& name, const Shape& shape, DType dtype) {
-    const ConstTensorView stored = checkpoint_.tensor(name, shape);
-    std::vector<std::byte> converted(static_cast<size_t>(stored.elements()) * size_of(dtype));
-    convert_elements(stored, dtype, converted);
-    checkpoint_.discard(name);
-    return upload(converted, dtype, shape);
+// A stored tensor, converted; its pages are let go.
+Tensor load_tensor(const Checkpoint& checkpoint, const WeightTarget& target, const std::string& name, DType dtype,
+                   const Shape& shape) {
+  if (target.lanes != nullptr) return target.lanes->tensor(name, shape, dtype);
+  const ConstTensorView stored = checkpoint.tensor(name, shape);
+  checkpoint.fetch(name);
+  std::vector<std::byte> converted(static_cast<size_t>(stored.elements()) * size_of(dtype));
+  convert_elements(stored, dtype, converted);
+  checkpoint.discard(name);
+  return upload(target, converted, dtype, shape);
+}
+
+// What layers are loaded with.
+struct LayerLoader {
+  const WeightSource& source;
+  const ModelShard& shard;
+  const WeightTarget& target;
+
+  [[nodiscard]] PackedMatrix matrix(const std::vector<MatrixPart>& parts) const { return source.matrix(target, parts); }
+  [[nodiscard]] Tensor routes(int32_t layer) const {
+    const std::vector<int32_t> table = source.route_table(layer);
+    return upload(target, std::as_bytes(std::span(table)), DType::kI32,
+                  {kRouteTableRows, source.shape().experts_per_token});
   }
-
-  // The rows of all parts, one after another; the parts have the same columns.
-  PackedMatrix matrix(const std::vector<MatrixPart>& parts) {
-    std::vector<std::vector<std::byte>> copies(parts.size());
-    std::vector<ConstTensorView> views;
-    for (size_t i = 0; i < parts.size(); ++i) views.push_back(view_part(checkpoint_, parts[i], copies[i]));
-    PackedMatrix packed = ops_.pack_matrix(views);
-    for (const MatrixPart& part : parts) checkpoint_.discard(part.name);
-    return packed;
-  }
-
-  Tensor upload(std::span<const std::byte> bytes, DType dtype, const Shape& shape) {
-    Tensor tensor(device_, dtype, shape);
-    stream_->copy(tensor.view().data(), bytes.data(), bytes.size());
-    stream_->synchronize();
-    return tensor;
-  }
-
- private:
-  const Checkpoint& checkpoint_;
-  Device& device_;
-  Ops& ops_;
-  std::unique_ptr<Stream> stream_;
 };
 
-LayerWeights load_layer(const ModelFiles& files, const ModelShard& shard, int32_t l, WeightLoader& loader) {
-  const ModelShape& m = files.shape();
-  const Family& family = files.family();
+LayerWeights load_layer(const LayerLoader& from, int32_t l) {
+  const auto& [source, shard, target] = from;
+  const ModelShape& m = source.shape();
+  const Family& family = source.family();
   const IndexRange query = features_of(shard.query_heads, m.head_dim);
   const IndexRange kv = features_of(shard.kv_heads, m.head_dim);
   const int64_t q_dim = int64_t{m.query_heads} * m.head_dim;
   const int64_t kv_dim = int64_t{m.kv_heads} * m.head_dim;
   LayerWeights layer;
-  layer.input_norm = loader.tensor(family.input_norm(l), {m.hidden}, DType::kF32);
-  layer.post_attention_norm = loader.tensor(family.post_attention_norm(l), {m.hidden}, DType::kF32);
-  layer.qkv = loader.matrix({some_rows(family.attention(l, "q_proj"), {q_dim, m.hidden}, query),
-                             some_rows(family.attention(l, "k_proj"), {kv_dim, m.hidden}, kv),
-                             some_rows(family.attention(l, "v_proj"), {kv_dim, m.hidden}, kv)});
-  layer.attention_out = loader.matrix({some_columns(family.attention(l, "o_proj"), {m.hidden, q_dim}, query)});
+  layer.input_norm = source.norm(target, family.input_norm(l), m.hidden);
+  layer.post_attention_norm = source.norm(target, family.post_attention_norm(l), m.hidden);
+  layer.qkv = from.matrix({some_rows(family.attention(l, "q_proj"), {q_dim, m.hidden}, query),
+                           some_rows(family.attention(l, "k_proj"), {kv_dim, m.hidden}, kv),
+                           some_rows(family.attention(l, "v_proj"), {kv_dim, m.hidden}, kv)});
+  layer.attention_out = from.matrix({some_columns(family.attention(l, "o_proj"), {m.hidden, q_dim}, query)});
   if (m.qk_norm) {
-    layer.q_norm = loader.tensor(family.attention(l, "q_norm"), {m.head_dim}, DType::kF32);
-    layer.k_norm = loader.tensor(family.attention(l, "k_norm"), {m.head_dim}, DType::kF32);
+    layer.q_norm = source.norm(target, family.attention(l, "q_norm"), m.head_dim);
+    layer.k_norm = source.norm(target, family.attention(l, "k_norm"), m.head_dim);
   }
   if (m.feed_forward[static_cast<size_t>(l)] == FeedForward::kMoe) {
-    layer.router = loader.matrix({some_rows(family.router(l), {m.experts, m.hidden}, {0, m.experts})});
+    layer.router = from.matrix({some_rows(family.router(l), {m.experts, m.hidden}, {0, m.experts})});
+    if (source.draws_routes()) layer.routes = from.routes(l);
   } else {
     const Shape wide{m.dense_intermediate, m.hidden};
     const IndexRange inner = shard.dense_intermediate;
-    layer.gate_up = loader.matrix(
+    layer.gate_up = from.matrix(
         {some_rows(family.dense(l, "gate_proj"), wide, inner), some_rows(family.dense(l, "up_proj"), wide, inner)});
-    layer.down = loader.matrix({some_columns(family.dense(l, "down_proj"), {m.hidden, m.dense_intermediate}, inner)});
+    layer.down = from.matrix({some_columns(family.dense(l, "down_proj"), {m.hidden, m.dense_intermediate}, inner)});
   }
   return layer;
 }
@@ -196,54 +178,104 @@ std::vector<std::string> ModelFiles::problems() const {
   return problems;
 }
 
-ModelWeights load_weights(const ModelFiles& files, Device& device, Ops& ops) {
-  return load_weights(files, whole_model(files.shape()), device, ops);
+Tensor ModelFiles::norm(const WeightTarget& target, const std::string& name, int64_t length) const {
+  return load_tensor(checkpoint_, target, name, DType::kF32, {length});
 }
 
-ModelWeights load_weights(const ModelFiles& files, const ModelShard& shard, Device& device, Ops& ops) {
-  const ModelShape& m = files.shape();
-  const Family& family = files.family();
-  WeightLoader loader(files, device, ops);
+Tensor ModelFiles::table(const WeightTarget& target, const std::string& name, const Shape& shape) const {
+  return load_tensor(checkpoint_, target, name, target.ops.activation_dtype(), shape);
+}
+
+PackedMatrix ModelFiles::matrix(const WeightTarget& target, std::span<const MatrixPart> parts) const {
+  if (target.lanes != nullptr) return target.lanes->matrix(parts);
+  std::vector<std::vector<std::byte>> copies(parts.size());
+  std::vector<ConstTensorView> views;
+  for (size_t i = 0; i < parts.size(); ++i) views.push_back(view_part(checkpoint_, parts[i], copies[i]));
+  PackedMatrix packed = target.ops.pack_matrix(views);
+  for (const MatrixPart& part : parts) checkpoint_.discard(part.name);
+  return packed;
+}
+
+void ModelFiles::expert(const Ops& ops, const ExpertParts& parts, std::span<std::byte> blob) const {
+  const std::array<const MatrixPart*, 3> all = {&parts.gate, &parts.up, &parts.down};
+  std::array<std::vector<std::byte>, 3> copies;
+  std::array<ConstTensorView, 3> views;
+  for (size_t i = 0; i < all.size(); ++i) views[i] = view_part(checkpoint_, *all[i], copies[i]);
+  ops.pack_expert(views[0], views[1], views[2], blob);
+  for (const MatrixPart* part : all) checkpoint_.discard(part->name);
+}
+
+ModelWeights load_weights(const WeightSource& source, Device& device, Ops& ops, LoadLanes* lanes) {
+  return load_weights(source, whole_model(source.shape()), device, ops, lanes);
+}
+
+ModelWeights load_weights(const WeightSource& source, const ModelShard& shard, Device& device, Ops& ops,
+                          LoadLanes* lanes) {
+  const ModelShape& m = source.shape();
+  const Family& family = source.family();
+  const std::unique_ptr<Stream> stream = device.create_stream("load");
+  std::optional<LaneWeights> by_lanes;
+  if (lanes != nullptr && source.stored() != nullptr) by_lanes.emplace(*source.stored(), device, *lanes);
+  const WeightTarget target{device, ops, *stream, by_lanes ? &*by_lanes : nullptr};
+  const LayerLoader loader{source, shard, target};
   ModelWeights weights;
   const Shape table{m.vocabulary, m.hidden};
-  if (shard.layers.begin == 0) weights.embedding = loader.tensor(family.embedding(), table, ops.activation_dtype());
+  if (shard.layers.begin == 0) weights.embedding = source.table(target, family.embedding(), table);
   if (shard.layers.end() == m.layers) {
     const std::string head = m.tied_embeddings ? family.embedding() : family.head();
     weights.head = loader.matrix({some_rows(head, table, {0, m.vocabulary})});
-    weights.final_norm = loader.tensor(family.final_norm(), {m.hidden}, DType::kF32);
+    weights.final_norm = source.norm(target, family.final_norm(), m.hidden);
   }
   const std::vector<float> frequencies = inverse_frequencies(m);
   weights.inverse_frequencies =
-      loader.upload(std::as_bytes(std::span(frequencies)), DType::kF32, {static_cast<int64_t>(frequencies.size())});
-  for (int32_t l = shard.layers.begin; l < shard.layers.end(); ++l)
-    weights.layers.push_back(load_layer(files, shard, l, loader));
+      upload(target, std::as_bytes(std::span(frequencies)), DType::kF32, {static_cast<int64_t>(frequencies.size())});
+  for (int32_t l = shard.layers.begin; l < shard.layers.end(); ++l) weights.layers.push_back(load_layer(loader, l));
+  if (by_lanes) by_lanes->finish();
   return weights;
 }
 
-ExpertReader::ExpertReader(const ModelFiles& files, const Ops& ops)
-    : ExpertReader(files, ops, whole_model(files.shape())) {}
+ExpertReader::ExpertReader(const WeightSource& source, Ops& ops)
+    : ExpertReader(source, ops, whole_model(source.shape())) {}
 
-ExpertReader::ExpertReader(const ModelFiles& files, const Ops& ops, const ModelShard& shard)
-    : files_(files),
+ExpertReader::ExpertReader(const WeightSource& source, Ops& ops, const ModelShard& shard)
+    : source_(source),
       ops_(ops),
       layers_(shard.layers),
       intermediate_(shard.expert_intermediate),
-      blob_bytes_(ops.expert_blob_bytes({files.shape().hidden, shard.expert_intermediate.count})) {}
+      blob_bytes_(ops.expert_blob_bytes({source.shape().hidden, shard.expert_intermediate.count})) {}
 
-void ExpertReader::read(int32_t layer, int32_t expert, std::span<std::byte> blob) const {
-  const ModelShape& m = files_.shape();
-  const Family& family = files_.family();
+ExpertParts ExpertReader::parts_of(int32_t layer, int32_t expert) const {
+  const ModelShape& m = source_.shape();
+  const Family& family = source_.family();
   const int32_t l = layers_.begin + layer;
   const Shape wide{m.expert_intermediate, m.hidden};
-  const std::array<MatrixPart, 3> parts = {
-      some_rows(family.expert(l, expert, "gate_proj"), wide, intermediate_),
-      some_rows(family.expert(l, expert, "up_proj"), wide, intermediate_),
-      some_columns(family.expert(l, expert, "down_proj"), {m.hidden, m.expert_intermediate}, intermediate_)};
-  std::array<std::vector<std::byte>, 3> copies;
-  std::array<ConstTensorView, 3> views;
-  for (size_t i = 0; i < parts.size(); ++i) views[i] = view_part(files_.checkpoint(), parts[i], copies[i]);
-  ops_.pack_expert(views[0], views[1], views[2], blob);
-  for (const MatrixPart& part : parts) files_.checkpoint().discard(part.name);
+  return {some_rows(family.expert(l, expert, "gate_proj"), wide, intermediate_),
+          some_rows(family.expert(l, expert, "up_proj"), wide, intermediate_),
+          some_columns(family.expert(l, expert, "down_proj"), {m.hidden, m.expert_intermediate}, intermediate_)};
+}
+
+void ExpertReader::read(int32_t layer, int32_t expert, std::span<std::byte> blob) const {
+  source_.expert(ops_, parts_of(layer, expert), blob);
+}
+
+void ExpertReader::bring(int32_t layer, int32_t expert, LoadLanes::Lane& lane, DevicePacking& packing,
+                         std::byte* blob) const {
+  ZP_CHECK(source_.stored() != nullptr, "expert {} of layer {} lies in no file", expert, layer);
+  const ExpertSize size{source_.shape().hidden, intermediate_.count};
+  packing.begin_expert(lane.stream(), size, blob);
+  const ExpertParts parts = parts_of(layer, expert);
+  for (const auto& [part, matrix] :
+       {std::pair{&parts.gate, ExpertMatrix::kGate}, std::pair{&parts.up, ExpertMatrix::kUp},
+        std::pair{&parts.down, ExpertMatrix::kDown}})
+    lane.bring(*source_.stored(), *part, [&, matrix = matrix](const StoredRows& rows, int64_t first) {
+      packing.pack_expert_rows(lane.stream(), rows, {.size = size, .blob = blob, .matrix = matrix, .first = first});
+    });
+}
+
+void ExpertReader::draw(int32_t layer, int32_t expert, Stream& stream, std::byte* blob) const {
+  const std::optional<DrawnExpert> drawn = source_.drawn_expert(parts_of(layer, expert));
+  ZP_CHECK(drawn.has_value(), "expert {} of layer {} lies in a file", expert, layer);
+  ops_.draw_expert(stream, *drawn, blob);
 }
 
 }  // namespace zp

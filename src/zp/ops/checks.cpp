@@ -131,6 +131,27 @@ void route(const RouteArgs& args) {
   expect(args.logits, "logits", DType::kF32, {tokens, experts});
   expect(args.ids, "ids", DType::kI32, {tokens, chosen});
   expect(args.weights, "weights", DType::kF32, {tokens, chosen});
+  if (args.table.empty()) return;
+  expect_rank(args.table, "table", 2);
+  expect(args.table, "table", DType::kI32, {args.table.dim(0), chosen});
+  ZP_CHECK(std::ssize(args.tokens) == tokens && std::ssize(args.positions) == tokens,
+           "{} tokens with {} ids and {} positions to draw their experts by", tokens, args.tokens.size(),
+           args.positions.size());
+}
+
+void draw(const DrawArgs& args, DType activation) {
+  expect_rank(args.out, "out", 2);
+  const DType type = args.out.dtype() == DType::kF32 ? DType::kF32 : activation;
+  expect(args.out, "out", type, {args.matrix.rows, args.matrix.columns});
+}
+
+void draw_expert(const DrawnExpert& expert, const std::byte* blob) {
+  const DrawnMatrix& gate = expert.gate;
+  ZP_CHECK(expert.up.rows == gate.rows && expert.up.columns == gate.columns && expert.down.rows == gate.columns &&
+               expert.down.columns == gate.rows,
+           "an expert of gate {} x {}, up {} x {} and down {} x {}", gate.rows, gate.columns, expert.up.rows,
+           expert.up.columns, expert.down.rows, expert.down.columns);
+  ZP_CHECK(reinterpret_cast<uintptr_t>(blob) % 256 == 0, "a blob at {}", static_cast<const void*>(blob));
 }
 
 void moe(const MoeArgs& args, DType activation) {

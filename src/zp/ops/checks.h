@@ -14,6 +14,8 @@ void rope(const RopeArgs& args, DType activation);
 void attention(const AttentionArgs& args, DType activation);
 void store_kv(const StoreKvArgs& args, DType activation);
 void route(const RouteArgs& args);
+void draw(const DrawArgs& args, DType activation);
+void draw_expert(const DrawnExpert& expert, const std::byte* blob);
 void moe(const MoeArgs& args, DType activation);
 void swiglu(const SwigluArgs& args, DType activation);
 void gather_rows(const GatherRowsArgs& args, DType activation);

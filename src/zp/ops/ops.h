@@ -17,8 +17,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "zp/device/device.h"
+#include "zp/ops/drawn.h"
 #include "zp/tensor/tensor_view.h"
 
 namespace zp {
@@ -120,11 +122,32 @@ struct StoreKvArgs {
 /// ids are always valid and distinct. Weights are their probabilities in the softmax over all E, in f32; `normalize`
 /// divides them by their sum (norm_topk_prob). Ranking logits, not probabilities, makes the choice independent of how a
 /// backend computes exp: two logits may round to one probability.
+///
+/// With a table, experts are drawn instead: ids[t] = table[drawn_route(tokens[t], positions[t], N)], and weights are
+/// the probabilities of those. For models of random weights, whose experts are to be used as often as is wanted of
+/// them.
 struct RouteArgs {
   ConstTensorView logits;  // [T, E] f32
   bool normalize = false;
-  TensorView ids;      // [T, k] i32
-  TensorView weights;  // [T, k] f32
+  TensorView ids;                        // [T, k] i32
+  TensorView weights;                    // [T, k] f32
+  ConstTensorView table{};               // [N, k] i32, each row's ids distinct; or empty
+  std::span<const int32_t> tokens{};     // [T], host; with a table only
+  std::span<const int32_t> positions{};  // [T], host; with a table only
+};
+
+/// Told when a part of an operation has been issued, so that it can be timed apart.
+class StageObserver {
+ public:
+  virtual ~StageObserver() = default;
+  StageObserver(const StageObserver&) = delete;
+  StageObserver& operator=(const StageObserver&) = delete;
+
+  /// The acts of `stage` are those issued on `stream` since the operation began or the stage before ended.
+  virtual void end_stage(Stream& stream, std::string_view stage) = 0;
+
+ protected:
+  StageObserver() = default;
 };
 
 /// out[t] = sum over j of weights[t, j] * down(silu(gate(x[t])) * up(x[t])) of expert ids[t, j], summed in the order
@@ -136,7 +159,8 @@ struct MoeArgs {
   ConstTensorView weights;                    // [T, k] f32
   std::span<const std::byte* const> experts;  // [E] packed blobs (pack_expert)
   ExpertSize size;
-  TensorView out;  // [T, H] f32
+  TensorView out;                     // [T, H] f32
+  StageObserver* observer = nullptr;  // told of the parts, where they are several acts; or null
 };
 
 /// out = silu(gate) * up, for x = [gate, up] side by side.
@@ -178,6 +202,20 @@ struct HeadArgs {
   TensorView log_sum_exp;                // [R] f32
 };
 
+class DevicePacking;
+/// out = the drawn elements, rounded to its type.
+struct DrawArgs {
+  DrawnMatrix matrix;
+  TensorView out;  // [rows, columns] f32 or A
+};
+
+/// An expert's matrices, drawn: gate and up [I, H], down [H, I].
+struct DrawnExpert {
+  DrawnMatrix gate;
+  DrawnMatrix up;
+  DrawnMatrix down;
+};
+
 /// All operations of one backend on one device. Methods issue work on `stream`, which must be the device's own, and
 /// return at once. One thread issues at a time; the packing functions are thread-safe.
 class Ops {
@@ -200,7 +238,15 @@ class Ops {
   /// 256-byte aligned, expert_blob_bytes() long; the bytes are the same on host, peer and device. Blocks.
   virtual void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
                            std::span<std::byte> blob) const = 0;
+  /// What pack_matrix() makes of these matrices, drawn where they are to lie. Blocks.
+  [[nodiscard]] virtual PackedMatrix draw_matrix(std::span<const DrawnMatrix> parts) = 0;
 
+  /// Packs on the device, from stored bytes in its memory; null where the host packs (ops/device_packing.h).
+  [[nodiscard]] virtual DevicePacking* device_packing() noexcept { return nullptr; }
+
+  virtual void draw(Stream& stream, const DrawArgs& args) = 0;
+  /// Fills `blob`, device memory, 256-byte aligned and expert_blob_bytes() long, with what pack_expert() makes.
+  virtual void draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) = 0;
   virtual void embed(Stream& stream, const EmbedArgs& args) = 0;
   virtual void residual_norm(Stream& stream, const ResidualNormArgs& args) = 0;
   virtual void linear(Stream& stream, const LinearArgs& args) = 0;

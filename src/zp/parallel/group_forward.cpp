@@ -65,7 +65,7 @@ void GroupForward::issue(Stream& stream, const ForwardStep& step, ForwardResult&
     for (const Round& round : rounds_) {
       end_attention(stream, l, round);
       forward.norm(stream, forward.feed_forward_norm(l), round.own, true);
-      feed_forward(stream, l, round, experts);
+      feed_forward(stream, {step, l, round, experts});
       forward.norm(stream, forward.attention_norm(l + 1), round.own, true);
       if (l + 1 < parts_.shape.layers) begin_layer(stream, step, l + 1, round);
     }
@@ -87,12 +87,12 @@ void GroupForward::end_attention(Stream& stream, int32_t layer, const Round& rou
 }
 
 // Leaves the feed-forward part's result in the own rows of delta.
-void GroupForward::feed_forward(Stream& stream, int32_t layer, const Round& round,
-                                std::span<const std::byte* const> experts) {
+void GroupForward::feed_forward(Stream& stream, const FeedForwardPart& part) {
+  const auto& [step, layer, round, experts] = part;
   Forward& forward = parts_.forward;
   const bool moe = !experts.empty();
   if (moe && parts_.layout.experts_are_ep()) {
-    forward.route(stream, layer, round.own);
+    forward.route(stream, step, layer, round.own);
     exchange_->run(stream, {layer, &round, forward.buffers(), experts});
     return;
   }
@@ -101,7 +101,7 @@ void GroupForward::feed_forward(Stream& stream, int32_t layer, const Round& roun
   const ChunkRows all{.row = 0, .at = 0, .count = round.total};
   if (parts_.layout.strategy != Strategy::kTpTp) gather_normed(stream, layer, round);
   if (moe) {
-    forward.route(stream, layer, all);
+    forward.route(stream, step, layer, all);
     forward.run_experts(stream, all, experts);
   } else {
     forward.run_dense(stream, layer, all);

@@ -50,7 +50,13 @@ class GroupForward final {
   void issue(Stream& stream, const ForwardStep& step, ForwardResult& result);
   void begin_layer(Stream& stream, const ForwardStep& step, int32_t layer, const Round& round);
   void end_attention(Stream& stream, int32_t layer, const Round& round);
-  void feed_forward(Stream& stream, int32_t layer, const Round& round, std::span<const std::byte* const> experts);
+  struct FeedForwardPart {
+    const ForwardStep& step;
+    int32_t layer;
+    const Round& round;
+    std::span<const std::byte* const> experts;  // of a dense layer: none
+  };
+  void feed_forward(Stream& stream, const FeedForwardPart& part);
   void sum_own(Stream& stream, int32_t layer, const Round& round);
   void gather_normed(Stream& stream, int32_t layer, const Round& round);
 

@@ -2,7 +2,10 @@
 #include "zp/simulate/workload.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <unordered_set>
+#include <utility>
 
 #include "zp/base/check.h"
 #include "zp/cache/block_hash.h"
@@ -62,6 +65,42 @@ void remove_sharing(Workload& workload) {
   uint64_t text = uint64_t{1} << 62;
   for (WorkRequest& request : workload.requests)
     request.pieces = {{.text = text++, .offset = 0, .count = static_cast<int32_t>(request.tokens())}};
+}
+
+Workload take_share(const Workload& workload, double share) {
+  ZP_CHECK(share > 0 && share <= 1, "a share of {}", share);
+  // A prefix that fewer requests than this share is kept with all of them, or not at all.
+  constexpr double kOfGroupMin = 16;
+  // Requests by part and first text; those without a text to share are a group of their part.
+  using Groups = std::map<uint64_t, std::vector<size_t>>;
+  std::map<int32_t, Groups> parts;
+  for (size_t i = 0; i < workload.requests.size(); ++i) {
+    const WorkRequest& request = workload.requests[i];
+    parts[request.part][request.pieces.size() > 1 ? request.pieces.front().text : UINT64_MAX].push_back(i);
+  }
+  const auto rounded = [](double value, size_t most) {
+    return std::clamp(static_cast<size_t>(std::llround(value)), size_t{1}, most);
+  };
+  std::vector<size_t> taken;
+  for (const auto& [part, groups] : parts) {
+    size_t requests = 0;
+    for (const auto& [text, members] : groups) requests += members.size();
+    const double wanted = share * static_cast<double>(requests);
+    const double group = static_cast<double>(requests) / static_cast<double>(groups.size());
+    const size_t kept_groups = rounded(wanted / std::min(group, kOfGroupMin), groups.size());
+    size_t number = 0;
+    for (const auto& [text, members] : groups) {
+      // Of n things the k-th of m evenly spaced ones is the first with number >= k * n / m.
+      const size_t k = (number * kept_groups + groups.size() - 1) / groups.size();
+      if (k * groups.size() / kept_groups != number++ || k >= kept_groups) continue;
+      const size_t kept = rounded(wanted / static_cast<double>(kept_groups), members.size());
+      for (size_t m = 0; m < kept; ++m) taken.push_back(members[m * members.size() / kept]);
+    }
+  }
+  std::ranges::sort(taken);
+  Workload some{.name = workload.name, .parts = workload.parts, .requests = {}};
+  for (const size_t index : taken) some.requests.push_back(workload.requests[index]);
+  return some;
 }
 
 void arrive_at_once(Workload& workload) {

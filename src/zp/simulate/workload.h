@@ -37,6 +37,9 @@ struct Workload {
 void shuffle(Workload& workload, uint64_t seed);
 /// Gives every request texts of its own: lengths stay, no two share a token.
 void remove_sharing(Workload& workload);
+/// About `share` of each part's requests, in (0, 1], in their order. They still share: of many requests with one prefix
+/// evenly spaced ones are kept; of few, all or none.
+[[nodiscard]] Workload take_share(const Workload& workload, double share);
 /// All arrive at time 0, in the order in which they are.
 void arrive_at_once(Workload& workload);
 

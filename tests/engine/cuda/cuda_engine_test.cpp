@@ -161,6 +161,38 @@ TEST_F(CudaEngine, AgreesWithTheCpu) {
   EXPECT_GE(static_cast<double>(agreed), 0.99 * static_cast<double>(clear));
 }
 
+// The memory pool is what was planned: a step takes nothing, neither on the device nor pinned.
+TEST_F(CudaEngine, AllocatesNothingInSteps) {
+  const auto inputs = contexts();
+  for (const ExpertMode mode : {ExpertMode::kResident, ExpertMode::kHost}) {
+    EngineConfig config = config_on("cuda");
+    config.experts.mode = mode;
+    const auto engine = Engine::create(config);
+    const EngineStats loaded = engine->stats();
+    EXPECT_GT(loaded.weight_load_rate(), 0);
+    EXPECT_TRUE(std::ranges::any_of(loaded.memory_plan.host.items, [](const MemoryItem& item) {
+      return item.consumer == "loading" && item.bytes > 0;
+    }));
+    int64_t warm = 0;
+    for (int round = 0; round < 3; ++round) {
+      for (const auto& context : inputs) {
+        Request request;
+        request.context = context;
+        request.candidates = {Candidate(7), Candidate(8)};
+        (void)engine->submit(
+            request, [](uint64_t, const Outcome& outcome) { EXPECT_TRUE(std::holds_alternative<Answer>(outcome)); });
+      }
+      engine->drain();
+      const int64_t allocations = engine->stats().ranks.front().allocations;
+      if (round > 0) {
+        EXPECT_EQ(allocations, warm);
+      }
+      warm = allocations;
+    }
+    EXPECT_GT(warm, 0);
+  }
+}
+
 // Caching, batching, chunks and where experts live are about speed alone.
 TEST_F(CudaEngine, GivesTheSameBitsHoweverItIsRun) {
   const auto inputs = contexts();

@@ -63,5 +63,55 @@ TEST_F(CudaRoute, EqualLogitsGoByIdAndNanIsLast) {
   }
 }
 
+TEST_F(CudaRoute, TakesExpertsFromATable) {
+  Random random(52);
+  SCOPED_TRACE(random.seed());
+  for (const int64_t experts : {8, 40, 128}) {
+    constexpr int64_t kTokens = 301;
+    constexpr int64_t kChosen = 8;
+    const HostTensor logits = random.tensor(DType::kF32, {kTokens, experts}, 2.0f);
+    HostTensor table(DType::kI32, {64, kChosen});
+    for (int32_t i = 0; i < 64 * kChosen; ++i)
+      table.view().as<int32_t>()[i] = static_cast<int32_t>((i / kChosen + i % kChosen) % experts);
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> positions;
+    for (int64_t t = 0; t < kTokens; ++t) {
+      tokens.push_back(static_cast<int32_t>(random.integer(0, 150'000)));
+      positions.push_back(static_cast<int32_t>(random.integer(0, 1000)));
+    }
+    HostTensor ids(DType::kI32, {kTokens, kChosen});
+    HostTensor weights(DType::kF32, {kTokens, kChosen});
+    const auto args = [&](const ConstTensorView& logits_view, const ConstTensorView& table_view) {
+      return RouteArgs{.logits = logits_view,
+                       .normalize = true,
+                       .ids = {},
+                       .weights = {},
+                       .table = table_view,
+                       .tokens = tokens,
+                       .positions = positions};
+    };
+    Harness reference(bf16_reference());
+    RouteArgs on_host = args(logits.view(), table.view());
+    on_host.ids = ids.view();
+    on_host.weights = weights.view();
+    reference.ops().route(reference.stream(), on_host);
+    reference.finish();
+    const GpuTensor gpu_logits = gpu().upload(logits);
+    const GpuTensor gpu_table = gpu().upload(table);
+    GpuTensor gpu_ids = gpu().poisoned(DType::kI32, ids.shape());
+    GpuTensor gpu_weights = gpu().poisoned(DType::kF32, weights.shape());
+    RouteArgs on_gpu = args(gpu_logits.view(), gpu_table.view());
+    on_gpu.ids = gpu_ids.view();
+    on_gpu.weights = gpu_weights.view();
+    gpu().ops().route(gpu().stream(), on_gpu);
+    EXPECT_TRUE(same_bytes(gpu().download(gpu_ids).bytes(), ids.bytes()));
+    const double relative = static_cast<double>(experts + 256) * kRoundF32;
+    EXPECT_TRUE(
+        matches(gpu().download(gpu_weights).floats(),
+                expect_near(
+                    weights, [&](int64_t i) { return relative * std::abs(weights.d(i)) + kTiny; }, 32 * kRoundF32)));
+  }
+}
+
 }  // namespace
 }  // namespace zp::test

@@ -83,6 +83,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] MemoryInfo memory_info() const override;
   [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind) override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use = StreamUse::kCompute) override;
+  void reach_memory_of(Device& /*other*/) override {}
   /// Bytes of living buffers, to hold memory plans against.
   [[nodiscard]] size_t allocated_bytes(MemoryKind kind) const noexcept { return allocated_of(kind).load(); }
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }

@@ -5,10 +5,12 @@
 
 #include <string_view>
 
+#include "zp/base/check.h"
 #include "zp/base/error.h"
 #include "zp/base/human.h"
 #include "zp/device/cuda/pinned_memory.h"
 #include "zp/device/cuda_entry.h"
+#include "zp/device/cuda_requirements.h"
 
 namespace zp {
 
@@ -17,33 +19,30 @@ std::unique_ptr<Device> make_cuda_device(int32_t index) { return std::make_uniqu
 namespace cuda {
 namespace {
 
-// Kernels are compiled for this one (wgmma, bulk copies): sm_90a.
-constexpr int kMajor = 9;
-constexpr int kMinor = 0;
-
 // "cudaMalloc" of "cudaMalloc(&data, size_bytes)".
 std::string_view name_of(std::string_view call) { return call.substr(0, call.find('(')); }
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-// The number of GPUs. Clears the error of a call that failed, which is no failure of a later one.
-int count_devices(int32_t index) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess) return count;
+// What why_not_usable() asks about. Clears the errors of calls that failed, which are no failures of later ones.
+CudaMachine look_at_machine(int32_t index) {
+  CudaMachine machine;
+  machine.index = index;
+  machine.runtime_version = CUDART_VERSION;
+  (void)cudaDriverGetVersion(&machine.driver_version);
+  const cudaError_t status = cudaGetDeviceCount(&machine.gpus);
+  if (status != cudaSuccess) {
+    machine.gpus = 0;
+    if (status != cudaErrorNoDevice) machine.refusal = cudaGetErrorString(status);
+  }
   (void)cudaGetLastError();
-  int driver = 0;
-  (void)cudaDriverGetVersion(&driver);
-  if (driver == 0)
-    fail(ErrorCode::kUnsupported, "cannot open cuda:{}: this machine has no NVIDIA driver; use the device 'cpu'",
-         index);
-  if (status == cudaErrorInsufficientDriver)
-    fail(ErrorCode::kUnsupported,
-         "cannot open cuda:{}: the driver is for CUDA {}; this build needs one for {} or later", index,
-         version_text(driver), version_text(CUDART_VERSION));
-  if (status == cudaErrorNoDevice)
-    fail(ErrorCode::kUnsupported, "cannot open cuda:{}: this machine has no NVIDIA GPU; use the device 'cpu'", index);
-  fail(ErrorCode::kUnsupported, "cannot open cuda:{}: {}", index, cudaGetErrorString(status));
+  if (index < 0 || index >= machine.gpus) return machine;
+  cudaDeviceProp properties{};
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, index), index);
+  machine.name = properties.name;
+  machine.compute_major = properties.major;
+  machine.compute_minor = properties.minor;
+  return machine;
 }
 
 }  // namespace
@@ -56,22 +55,34 @@ void throw_cuda_error(cudaError_t status, const char* call, int32_t device) {
 }
 
 CudaDevice::CudaDevice(int32_t index) : index_(index), events_(std::make_shared<EventPool>(index)) {
-  const int count = count_devices(index);
-  if (index < 0 || index >= count)
-    fail(ErrorCode::kUnsupported, "cannot open cuda:{}: this machine has {} GPU(s), counted from 0", index, count);
+  const CudaMachine machine = look_at_machine(index);
+  if (const std::string reason = why_not_usable(machine); !reason.empty()) fail(ErrorCode::kUnsupported, "{}", reason);
   cudaDeviceProp properties{};
   CUDA_CHECK(cudaGetDeviceProperties(&properties, index), index);
-  if (properties.major != kMajor || properties.minor != kMinor)
-    fail(ErrorCode::kUnsupported,
-         "cannot use cuda:{}: {} has compute capability {}.{}; the kernels are for {}.{} (Hopper) alone", index,
-         properties.name, properties.major, properties.minor, kMajor, kMinor);
   multiprocessors_ = properties.multiProcessorCount;
-  int driver = 0;
-  CUDA_CHECK(cudaDriverGetVersion(&driver), index);
   description_ = fmt::format("cuda:{} ({}, {}, driver for CUDA {})", index, properties.name,
-                             human_bytes(properties.totalGlobalMem), version_text(driver));
+                             human_bytes(properties.totalGlobalMem), version_text(machine.driver_version));
   bind();
   CUDA_CHECK(cudaFree(nullptr), index);  // makes the context, so that what it takes is not counted as free
+}
+
+void CudaDevice::reach_memory_of(Device& other) {
+  const auto* peer = dynamic_cast<const CudaDevice*>(&other);
+  ZP_CHECK(peer != nullptr, "{} is to reach the memory of {}, which is no GPU", description_, other.description());
+  if (peer->index_ == index_) return;
+  int can = 0;
+  CUDA_CHECK(cudaDeviceCanAccessPeer(&can, index_, peer->index_), index_);
+  if (can == 0)
+    fail(ErrorCode::kUnsupported,
+         "cuda:{} cannot read the memory of cuda:{}: they have neither NVLink nor a PCIe path that allows it. Keep all "
+         "experts on every rank (resident) or in host memory, or use one rank",
+         index_, peer->index_);
+  bind();
+  const cudaError_t status = cudaDeviceEnablePeerAccess(peer->index_, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled)
+    (void)cudaGetLastError();
+  else
+    check(status, "cudaDeviceEnablePeerAccess", index_);
 }
 
 MemoryInfo CudaDevice::memory_info() const {
@@ -84,6 +95,7 @@ MemoryInfo CudaDevice::memory_info() const {
 Buffer CudaDevice::allocate(size_t size_bytes, MemoryKind kind) {
   if (size_bytes == 0) return {};
   bind();
+  count_allocation();
   if (kind == MemoryKind::kPinnedHost) return {this, kind, allocate_pinned(size_bytes, index_), size_bytes};
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, size_bytes);

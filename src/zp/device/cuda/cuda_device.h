@@ -68,6 +68,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] MemoryInfo memory_info() const override;
   [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind = MemoryKind::kDevice) override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use = StreamUse::kCompute) override;
+  void reach_memory_of(Device& other) override;
 
   [[nodiscard]] int32_t index() const noexcept { return index_; }
   [[nodiscard]] int32_t multiprocessors() const noexcept { return multiprocessors_; }

@@ -10,6 +10,7 @@
 #include "zp/ops/cpu/attention.h"
 #include "zp/ops/cpu/gemm.h"
 #include "zp/ops/cpu/rows.h"
+#include "zp/ops/drawn_host.h"
 
 namespace zp::cpu {
 namespace {
@@ -89,6 +90,19 @@ void CpuOps::pack_expert(const ConstTensorView& gate, const ConstTensorView& up,
   // The bytes of a blob are compared and hashed, so the padding is defined too.
   const size_t used = layout.down_offset(layout.down_panels);
   std::fill(blob.begin() + static_cast<std::ptrdiff_t>(used), blob.end(), std::byte{0});
+}
+
+PackedMatrix CpuOps::draw_matrix(std::span<const DrawnMatrix> parts) { return pack_drawn_matrix(*this, parts); }
+
+void CpuOps::draw(Stream& stream, const DrawArgs& args) {
+  checks::draw(args, activation_dtype());
+  issue(stream, [this, args] { cpu::draw(workers_, args); });
+}
+
+void CpuOps::draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) {
+  checks::draw_expert(expert, blob);
+  const ExpertSize size{.hidden = expert.gate.columns, .intermediate = expert.gate.rows};
+  issue(stream, [this, expert, blob, size] { pack_drawn_expert(*this, expert, {blob, expert_blob_bytes(size)}); });
 }
 
 void CpuOps::embed(Stream& stream, const EmbedArgs& args) {

@@ -1,4 +1,5 @@
 // Routing: the k largest logits of each row and their softmax weights.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -32,7 +33,13 @@ void route(Workers& workers, const RouteArgs& args) {
     const float* logits = args.logits.as<float>() + t * experts;
     int32_t* ids = args.ids.as<int32_t>() + t * chosen;
     float* weights = args.weights.as<float>() + t * chosen;
-    choose(logits, experts, chosen, ids);
+    if (args.table.empty()) {
+      choose(logits, experts, chosen, ids);
+    } else {
+      const auto at = static_cast<size_t>(t);
+      const int64_t row = drawn_route(args.tokens[at], args.positions[at], args.table.dim(0));
+      std::copy_n(args.table.as<int32_t>() + row * chosen, chosen, ids);
+    }
     const float top = workers.kernels().largest(logits, experts);
     const float sum = workers.kernels().sum_exp(logits, top, experts);
     float chosen_sum = 0;

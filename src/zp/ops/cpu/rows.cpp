@@ -1,10 +1,13 @@
-// Embedding, norms, SwiGLU and copies.
+// Drawn weights, embedding, norms, SwiGLU and copies.
 #include "zp/ops/cpu/rows.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
+
+#include "zp/ops/drawn_host.h"
 
 namespace zp::cpu {
 
@@ -29,6 +32,17 @@ void residual_norm(Workers& workers, const ResidualNormArgs& args) {
     const float mean = kernels.sum_of_squares(residual, hidden) / static_cast<float>(hidden);
     const Elements out{args.out.data() + static_cast<size_t>(t) * out_row_bytes, args.out.dtype()};
     kernels.scale(residual, 1.0f / std::sqrt(mean + args.eps), args.weight.as<float>(), out, hidden);
+  });
+}
+
+void draw(Workers& workers, const DrawArgs& args) {
+  const auto columns = static_cast<size_t>(args.matrix.columns);
+  workers.run_rows(args.matrix.rows, 16 * args.matrix.columns, [&](int64_t r) {
+    const size_t begin = static_cast<size_t>(r) * columns;
+    if (args.out.dtype() == DType::kBf16) return draw_row(args.matrix, r, {args.out.as<Bf16>() + begin, columns});
+    std::vector<Bf16> elements(columns);
+    draw_row(args.matrix, r, elements);
+    for (size_t c = 0; c < columns; ++c) args.out.as<float>()[begin + c] = to_float(elements[c]);
   });
 }
 

@@ -1,4 +1,4 @@
-// Operations on one row after another: embedding, norms, rotary embedding, routing, SwiGLU, copies.
+// Operations on one row after another: drawn weights, embedding, norms, rotary embedding, routing, SwiGLU, copies.
 #pragma once
 
 #include "zp/ops/cpu/workers.h"
@@ -9,6 +9,7 @@ namespace zp::cpu {
 void embed(Workers& workers, const EmbedArgs& args);
 void residual_norm(Workers& workers, const ResidualNormArgs& args);
 void rope(Workers& workers, const RopeArgs& args);
+void draw(Workers& workers, const DrawArgs& args);
 void store_kv(Workers& workers, const StoreKvArgs& args);
 void route(Workers& workers, const RouteArgs& args);
 void swiglu(Workers& workers, const SwigluArgs& args);

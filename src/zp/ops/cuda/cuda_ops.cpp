@@ -39,6 +39,7 @@ CudaOps::CudaOps(CudaDevice& device, const OpsLimits& limits, const Choices& cho
       scratch_(device.allocate(layout_.size_bytes())),
       ring_(device),
       linear_(device),
+      packing_(device),
       description_("cuda bf16 (sm_90a)") {}
 
 size_t CudaOps::scratch_bytes(const OpsLimits& limits) {
@@ -72,6 +73,43 @@ void CudaOps::pack_expert(const ConstTensorView& gate, const ConstTensorView& up
                           std::span<std::byte> blob) const {
   checks::expert(gate, up, down, blob, expert_blob_bytes({.hidden = gate.dim(1), .intermediate = gate.dim(0)}));
   cuda::pack_expert(gate, up, down, blob);
+}
+
+PackedMatrix CudaOps::draw_matrix(std::span<const DrawnMatrix> parts) {
+  PackedMatrix matrix;
+  for (const DrawnMatrix& part : parts) {
+    ZP_CHECK(matrix.n == 0 || part.columns == matrix.k, "parts with rows of {} and {}", matrix.k, part.columns);
+    matrix.n += part.rows;
+    matrix.k = part.columns;
+  }
+  matrix.buffer = device_.allocate(static_cast<size_t>(matrix.n * matrix.k) * sizeof(Bf16));
+  const std::unique_ptr<Stream> stream = device_.create_stream("draw");
+  std::byte* to = matrix.buffer.data();
+  for (const DrawnMatrix& part : parts) {
+    const TensorView out(to, DType::kBf16, {part.rows, part.columns});
+    draw(*stream, {.matrix = part, .out = out});
+    to += out.size_bytes();
+  }
+  stream->synchronize();
+  return matrix;
+}
+
+void CudaOps::draw(Stream& stream, const DrawArgs& args) {
+  checks::draw(args, DType::kBf16);
+  if (args.out.elements() == 0) return;
+  CudaStream& on = stream_of(stream);
+  on.act("draw", [&] {
+    launch_draw({.matrix = args.matrix, .out = args.out.data(), .out_is_f32 = args.out.dtype() == DType::kF32},
+                on.get());
+  });
+}
+
+void CudaOps::draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) {
+  checks::draw_expert(expert, blob);
+  CudaStream& on = stream_of(stream);
+  on.act("draw_expert", [&] {
+    launch_draw_expert({.gate = expert.gate, .up = expert.up, .down = expert.down, .blob = blob}, on.get());
+  });
 }
 
 void CudaOps::embed(Stream& stream, const EmbedArgs& args) {
@@ -186,13 +224,27 @@ void CudaOps::route(Stream& stream, const RouteArgs& args) {
   if (args.logits.dim(0) == 0) return;
   CudaStream& on = stream_of(stream);
   on.act("route", [&] {
+    const int32_t* tokens = nullptr;
+    const int32_t* positions = nullptr;
+    if (!args.table.empty()) {
+      Metadata metadata;
+      const size_t tokens_at = metadata.add(args.tokens);
+      const size_t positions_at = metadata.add(args.positions);
+      const std::byte* sent = ring_.send(on, metadata);
+      tokens = reinterpret_cast<const int32_t*>(sent + tokens_at);
+      positions = reinterpret_cast<const int32_t*>(sent + positions_at);
+    }
     launch_route({.logits = args.logits.as<float>(),
                   .ids = args.ids.as<int32_t>(),
                   .weights = args.weights.as<float>(),
                   .tokens = args.logits.dim(0),
                   .experts = static_cast<int32_t>(args.logits.dim(1)),
                   .chosen = static_cast<int32_t>(args.ids.dim(1)),
-                  .normalize = args.normalize},
+                  .normalize = args.normalize,
+                  .table = args.table.empty() ? nullptr : args.table.as<int32_t>(),
+                  .table_rows = args.table.empty() ? 0 : args.table.dim(0),
+                  .token_ids = tokens,
+                  .positions = positions},
                  on.get());
   });
 }
@@ -231,6 +283,10 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
                      .slots = scratch<int32_t>(layout_.slots),
                      .tokens = scratch<int32_t>(layout_.slot_tokens)},
                     on.get());
+    const auto ended = [&](std::string_view stage) {
+      if (args.observer != nullptr) args.observer->end_stage(stream, stage);
+    };
+    ended("sort");
     GroupedGemmParams params{.x = bits(args.x),
                              .rows = scratch<int32_t>(layout_.slot_tokens),
                              .x_stride = args.size.hidden,
@@ -249,6 +305,7 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
                              .out_columns = args.size.intermediate,
                              .slots = tokens * chosen};
     product(params);
+    ended("experts gate+up");
     params.x = params.out;
     params.rows = nullptr;
     params.x_stride = params.k = layout.inner_columns();
@@ -259,6 +316,7 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
     params.out = scratch<Bits16>(layout_.y);
     params.out_stride = params.out_columns = args.size.hidden;
     product(params);
+    ended("experts down");
     launch_moe_combine({.y = params.out,
                         .slots = scratch<int32_t>(layout_.slots),
                         .weights = args.weights.as<float>(),

@@ -5,6 +5,7 @@
 
 #include "zp/device/cuda/cuda_device.h"
 #include "zp/ops/cuda/choices.h"
+#include "zp/ops/cuda/cuda_packing.h"
 #include "zp/ops/cuda/linear.h"
 #include "zp/ops/cuda/scratch.h"
 #include "zp/ops/cuda/staging.h"
@@ -26,7 +27,11 @@ class CudaOps final : public Ops {
   [[nodiscard]] size_t expert_blob_bytes(const ExpertSize& size) const override;
   void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
                    std::span<std::byte> blob) const override;
+  [[nodiscard]] DevicePacking* device_packing() noexcept override { return &packing_; }
+  [[nodiscard]] PackedMatrix draw_matrix(std::span<const DrawnMatrix> parts) override;
 
+  void draw(Stream& stream, const DrawArgs& args) override;
+  void draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) override;
   void embed(Stream& stream, const EmbedArgs& args) override;
   void residual_norm(Stream& stream, const ResidualNormArgs& args) override;
   void linear(Stream& stream, const LinearArgs& args) override;
@@ -57,6 +62,7 @@ class CudaOps final : public Ops {
   Buffer scratch_;
   StagingRing ring_;
   Linear linear_;
+  CudaPacking packing_;
   std::string description_;
 };
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "zp/ops/drawn.h"
+
 namespace zp::cuda {
 
 /// The bits of a bf16, for code that only passes pointers on.
@@ -16,6 +18,21 @@ struct Bits16 {
 
 /// Copies host memory that the device can read; for metadata, which then needs no copy engine.
 void launch_upload(void* to, const void* from, size_t size_bytes, cudaStream_t stream);
+
+struct DrawParams {
+  DrawnMatrix matrix;
+  void* out;  // [rows, columns] bf16 or f32
+  bool out_is_f32;
+};
+void launch_draw(const DrawParams& params, cudaStream_t stream);
+
+struct DrawExpertParams {
+  DrawnMatrix gate;  // [I, H]
+  DrawnMatrix up;    // [I, H]
+  DrawnMatrix down;  // [H, I]
+  std::byte* blob;   // as expert_layout.h has it; what lies beyond a matrix becomes zero
+};
+void launch_draw_expert(const DrawExpertParams& params, cudaStream_t stream);
 
 struct EmbedParams {
   const int32_t* ids;   // [T]
@@ -129,6 +146,10 @@ struct RouteParams {
   int32_t experts;  // at most kExpertsMax
   int32_t chosen;   // at most kChosenMax
   bool normalize;
+  const int32_t* table;      // [N, k], or null: experts are ranked
+  int64_t table_rows;        // N
+  const int32_t* token_ids;  // [T], with a table
+  const int32_t* positions;  // [T], with a table
 };
 inline constexpr int32_t kExpertsMax = 1024;
 inline constexpr int32_t kChosenMax = 32;

@@ -10,6 +10,19 @@ namespace {
 
 constexpr int32_t kThreads = 128;
 
+// A token's experts from the table, and their weights: a lane an expert, summed in their order.
+__device__ void route_drawn(const RouteParams& p, int64_t token, float top, float sum) {
+  const int32_t lane = static_cast<int32_t>(threadIdx.x) % kWarp;
+  const int64_t row = drawn_route(p.token_ids[token], p.positions[token], p.table_rows);
+  const int32_t id = lane < p.chosen ? p.table[row * p.chosen + lane] : 0;
+  const float weight = expf(p.logits[token * p.experts + id] - top) / sum;
+  float chosen_sum = 0;
+  for (int32_t j = 0; j < p.chosen; ++j) chosen_sum += __shfl_sync(0xffffffffu, weight, j);
+  if (lane >= p.chosen) return;
+  p.ids[token * p.chosen + lane] = id;
+  p.weights[token * p.chosen + lane] = p.normalize ? weight / chosen_sum : weight;
+}
+
 // Lane l has the logits of experts l + 32i, i < kPerLane.
 template <int32_t kPerLane>
 __global__ void route_kernel(RouteParams p) {
@@ -31,6 +44,8 @@ __global__ void route_kernel(RouteParams p) {
   for (int32_t i = 0; i < kPerLane; ++i)
     if (lane + kWarp * i < p.experts) sum += expf(values[i] - top);
   sum = warp_sum(sum);
+
+  if (p.table != nullptr) return route_drawn(p, token, top, sum);
 
   uint32_t taken = 0;       // bit i: values[i] has been chosen
   float chosen_weight = 0;  // of the choice whose number is this lane's

@@ -110,4 +110,14 @@ void head(const HeadArgs& args) {
   }
 }
 
+void draw(const DrawArgs& args) {
+  const DrawnMatrix& m = args.matrix;
+  for (int64_t r = 0; r < m.rows; ++r)
+    for (int64_t c = 0; c < m.columns; ++c) {
+      const int64_t column = m.column + c;
+      const uint32_t word = drawn_words(m.key, m.row + r, column / 4).word[column % 4];
+      store(args.out, r * m.columns + c, static_cast<double>(to_float(to_bf16(drawn_value(word, m.unit)))));
+    }
+}
+
 }  // namespace zp::reference

@@ -16,6 +16,8 @@ void store_kv(const StoreKvArgs& args);
 void route(const RouteArgs& args);
 /// An expert's blob is gate [I, H], up [I, H] and down [H, I], all A, one after another.
 void moe(const MoeArgs& args);
+/// One element after another, each by itself.
+void draw(const DrawArgs& args);
 void swiglu(const SwigluArgs& args);
 void gather_rows(const GatherRowsArgs& args);
 void convert(const ConvertArgs& args);

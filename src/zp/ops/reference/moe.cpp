@@ -52,6 +52,15 @@ std::vector<double> run_expert(const std::vector<float>& x, const std::byte* blo
   return out;
 }
 
+// The experts that the table has for a token.
+std::vector<int32_t> drawn(const RouteArgs& args, int64_t t) {
+  const int64_t chosen = args.table.dim(1);
+  const auto at = static_cast<size_t>(t);
+  const int64_t row = drawn_route(args.tokens[at], args.positions[at], args.table.dim(0));
+  const int32_t* ids = args.table.as<int32_t>() + row * chosen;
+  return {ids, ids + chosen};
+}
+
 }  // namespace
 
 void route(const RouteArgs& args) {
@@ -60,7 +69,7 @@ void route(const RouteArgs& args) {
   const int64_t chosen = args.ids.dim(1);
   for (int64_t t = 0; t < tokens; ++t) {
     const float* logits = args.logits.as<float>() + t * experts;
-    const std::vector<int32_t> order = ranked(logits, experts);
+    const std::vector<int32_t> order = args.table.empty() ? ranked(logits, experts) : drawn(args, t);
     const std::vector<double> weights = softmax(logits, experts);
     double sum = 0;
     for (int64_t j = 0; j < chosen; ++j) sum += weights[static_cast<size_t>(order[static_cast<size_t>(j)])];

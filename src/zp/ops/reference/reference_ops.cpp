@@ -6,6 +6,7 @@
 #include "zp/base/math.h"
 #include "zp/device/cpu/cpu_device.h"
 #include "zp/ops/checks.h"
+#include "zp/ops/drawn_host.h"
 #include "zp/ops/reference/elements.h"
 #include "zp/ops/reference/kernels.h"
 
@@ -59,6 +60,23 @@ void ReferenceOps::pack_expert(const ConstTensorView& gate, const ConstTensorVie
   for (const ConstTensorView* matrix : {&gate, &up, &down}) to = pack(*matrix, activation_, to);
   // The bytes of a blob are compared and hashed, so the padding is defined too.
   for (; to != blob.data() + blob.size(); ++to) *to = std::byte{0};
+}
+
+PackedMatrix ReferenceOps::draw_matrix(std::span<const DrawnMatrix> parts) { return pack_drawn_matrix(*this, parts); }
+
+void ReferenceOps::draw(Stream& stream, const DrawArgs& args) {
+  checks::draw(args, activation_);
+  issue(stream, &reference::draw, args);
+}
+
+void ReferenceOps::draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) {
+  checks::draw_expert(expert, blob);
+  auto* cpu_stream = dynamic_cast<cpu::CpuStream*>(&stream);
+  ZP_CHECK(cpu_stream != nullptr, "an operation of the CPU is issued on a stream of another device");
+  const ExpertSize size{.hidden = expert.gate.columns, .intermediate = expert.gate.rows};
+  cpu_stream->enqueue([this, expert, blob, size] {
+    pack_drawn_expert(*this, expert, {blob, expert_blob_bytes(size)});
+  });
 }
 
 void ReferenceOps::embed(Stream& stream, const EmbedArgs& args) {

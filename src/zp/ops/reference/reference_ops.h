@@ -21,7 +21,10 @@ class ReferenceOps final : public Ops {
   [[nodiscard]] size_t expert_blob_bytes(const ExpertSize& size) const override;
   void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
                    std::span<std::byte> blob) const override;
+  [[nodiscard]] PackedMatrix draw_matrix(std::span<const DrawnMatrix> parts) override;
 
+  void draw(Stream& stream, const DrawArgs& args) override;
+  void draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) override;
   void embed(Stream& stream, const EmbedArgs& args) override;
   void residual_norm(Stream& stream, const ResidualNormArgs& args) override;
   void linear(Stream& stream, const LinearArgs& args) override;

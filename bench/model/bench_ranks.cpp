@@ -1,0 +1,134 @@
+// Drives ranks with whole steps.
+#include "bench/model/bench_ranks.h"
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <thread>
+
+namespace zp::bench {
+namespace {
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// FNV-1a over the results' bits.
+uint64_t hash_of(const ForwardResult& result) {
+  uint64_t hash = 0xCBF29CE484222325U;
+  const auto add = [&](const std::vector<float>& values) {
+    for (const float value : values)
+      for (int32_t shift = 0; shift < 32; shift += 8)
+        hash = (hash ^ (std::bit_cast<uint32_t>(value) >> shift & 0xffU)) * 0x100000001B3U;
+  };
+  add(result.logits);
+  add(result.log_sum_exp);
+  return hash;
+}
+
+}  // namespace
+
+ForwardStep make_step(const StepShape& shape, int32_t vocabulary, uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  ForwardStep step;
+  step.candidate_offsets.push_back(0);
+  for (int64_t r = 0; r < shape.requests; ++r) {
+    step.sequences.push_back({.row = std::ssize(step.ids), .tokens = static_cast<int32_t>(shape.tokens), .prefix = {}});
+    for (int32_t p = 0; p < shape.tokens; ++p) {
+      step.ids.push_back(static_cast<int32_t>(engine() % static_cast<uint64_t>(vocabulary)));
+      step.positions.push_back(p);
+    }
+    step.head_rows.push_back(std::ssize(step.ids) - 1);
+    step.candidates.insert(step.candidates.end(), {0, vocabulary - 1});
+    step.candidate_offsets.push_back(std::ssize(step.candidates));
+  }
+  return step;
+}
+
+BenchRanks::BenchRanks(const EngineConfig& config, const WeightSource& source)
+    : shape_(source.shape()), setup_(make_setup(config, source)), begin_ns_(clock_.now_ns()), group_(setup_, source) {
+  load_seconds_ = static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9;
+  for (int32_t r = 0; r < group_.size(); ++r) {
+    RankGroup::Loaded& loaded = group_.rank(r);
+    auto timed = std::make_unique<TimedOps>(std::move(loaded.ops), shape_);
+    timed_.push_back(timed.get());
+    loaded.ops = std::move(timed);
+    reports_.push_back(std::make_unique<BoundedQueue<StepReport>>(64));
+  }
+}
+
+void BenchRanks::use(StepMode mode) {
+  ranks_.clear();
+  setup_.step_modes.fixed = mode;
+  for (int32_t r = 0; r < group_.size(); ++r) {
+    RankGroup::Loaded& loaded = group_.rank(r);
+    ranks_.push_back(std::make_unique<Rank>(
+        setup_.ranks[static_cast<size_t>(r)],
+        Rank::Parts{.device = *loaded.device,
+                    .ops = *loaded.ops,
+                    .shape = shape_,
+                    .weights = loaded.weights,
+                    .experts = group_.make_experts(r),
+                    .spans = nullptr,
+                    .clock = clock_},
+        [queue = reports_[static_cast<size_t>(r)].get()](StepReport report) { (void)queue->push(std::move(report)); }));
+  }
+}
+
+Measured BenchRanks::run(const ForwardStep& step, int32_t warm_up, int32_t steps) {
+  const int32_t count = warm_up + steps;
+  std::vector<std::vector<StepReport>> by_rank(ranks_.size());
+  std::vector<std::thread> drivers;
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    drivers.emplace_back([&, r] {
+      ranks_[r]->start({0, step});
+      for (int32_t i = 0; i < count; ++i) {
+        if (i + 1 < count) ranks_[r]->start({0, step});
+        by_rank[r].push_back(*reports_[r]->pop());
+      }
+    });
+  for (std::thread& driver : drivers) driver.join();
+
+  Measured measured;
+  std::vector<double> seconds;
+  std::vector<double> exposed;
+  bool first = true;
+  for (const std::vector<StepReport>& reports : by_rank)
+    for (size_t i = 0; i < reports.size(); ++i) {
+      const StepReport& report = reports[i];
+      if (report.failure) std::rethrow_exception(report.failure);
+      const uint64_t hash = hash_of(report.result);
+      if (!first && hash != measured.output_hash) measured.repeatable = false;
+      measured.output_hash = hash;
+      first = false;
+      measured.mode = report.mode;
+      if (i < static_cast<size_t>(warm_up)) continue;
+      seconds.push_back(report.seconds);
+      double waited = 0;
+      for (const LayerWait& wait : report.waits) waited += static_cast<double>(wait.exposed_ns) * 1e-9;
+      exposed.push_back(waited);
+    }
+  measured.steps = steps;
+  measured.seconds = median(seconds);
+  measured.seconds_min = std::ranges::min(seconds);
+  measured.seconds_max = std::ranges::max(seconds);
+  measured.exposed_seconds = median(exposed);
+  return measured;
+}
+
+PassTotals BenchRanks::profile(const ForwardStep& step) {
+  timed_.front()->start();  // the rank is idle, and sees it with the step
+  ranks_.front()->start({0, step});
+  const StepReport report = *reports_.front()->pop();
+  PassTotals totals = timed_.front()->stop();
+  if (report.failure) std::rethrow_exception(report.failure);
+  return totals;
+}
+
+uint64_t BenchRanks::device_bytes_used() {
+  const MemoryInfo info = group_.rank(0).device->memory_info();
+  return info.total_bytes - info.free_bytes;
+}
+
+}  // namespace zp::bench

@@ -69,7 +69,7 @@ void ExpertStore::load(Device& device, MemoryKind memory, std::span<const Expert
   // Memory that the host can write is packed into directly.
   const bool direct = device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost;
   Buffer& blobs = layers_.emplace_back(device.allocate(static_cast<size_t>(count) * blob_bytes, memory));
-  if (packing.draw && device.kind() != DeviceKind::kCpu) {
+  if (packing.draw) {
     draw_experts({device, memory, experts, packing}, blobs);
     return note(experts, blobs, blob_bytes);
   }

@@ -21,8 +21,8 @@ using test::TemporaryFolder;
 using ::testing::HasSubstr;
 
 const std::string kDemo = std::string(ZP_SOURCE_DIR) + "/models/demo-moe";
-const std::string kRandom = "run --threads 1 --model random:" + std::string(ZP_SOURCE_DIR) +
-                            "/tests/data/models/aligned_bf16 --dtype f32 ";
+const std::string kRandom =
+    "run --threads 1 --model random:" + std::string(ZP_SOURCE_DIR) + "/tests/data/models/aligned_bf16 --dtype f32 ";
 
 Finished run(const std::string& arguments) { return test::run_program(arguments); }
 
@@ -68,8 +68,8 @@ TEST(RawRows, ABadRowIsNamedAndTheRestGoesOn) {
   EXPECT_EQ(finished.exit_code, 0) << finished.err;
   const std::vector<json> answers = lines_of(finished.out);
   ASSERT_EQ(answers.size(), 8U);
-  const std::vector<std::string> messages = {"-2", "999", "is no list", "'tokens' or 'context'", "'candidates'",
-                                             "no tokenizer", "0 candidates"};
+  const std::vector<std::string> messages = {"-2",           "999",          "is no list",  "'tokens' or 'context'",
+                                             "'candidates'", "no tokenizer", "0 candidates"};
   for (size_t i = 0; i < messages.size(); ++i)
     EXPECT_THAT(answers[i].at("error").at("message").get<std::string>(), HasSubstr(messages[i]));
   EXPECT_EQ(answers[7].at("logits").size(), 1U);

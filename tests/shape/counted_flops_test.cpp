@@ -43,6 +43,13 @@ class CountingOps final : public Ops {
                    std::span<std::byte> blob) const override {
     inner_->pack_expert(gate, up, down, blob);
   }
+  [[nodiscard]] PackedMatrix draw_matrix(std::span<const DrawnMatrix> parts) override {
+    return inner_->draw_matrix(parts);
+  }
+  void draw(Stream& stream, const DrawArgs& args) override { inner_->draw(stream, args); }
+  void draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) override {
+    inner_->draw_expert(stream, expert, blob);
+  }
   void embed(Stream& stream, const EmbedArgs& args) override { inner_->embed(stream, args); }
   void residual_norm(Stream& stream, const ResidualNormArgs& args) override { inner_->residual_norm(stream, args); }
   void linear(Stream& stream, const LinearArgs& args) override {

@@ -17,23 +17,25 @@ constexpr int64_t kStagedExperts = 16;
 // What draws experts on a device.
 struct Drawing {
   Device& device;
-  MemoryKind memory;
   std::span<const ExpertId> experts;
   const ExpertPacking& packing;
 };
 
-// Fills blobs from the device: in its own memory directly, in the host's by way of two parts of device memory, one of
-// which is drawn while the other is copied.
-void draw_experts(const Drawing& drawing, const Buffer& blobs) {
-  const auto& [device, memory, experts, packing] = drawing;
-  const size_t blob_bytes = packing.blob_bytes;
+// Fills blobs in device memory.
+void draw_here(const Drawing& drawing, const Buffer& blobs) {
+  const auto& [device, experts, packing] = drawing;
   const std::unique_ptr<Stream> stream = device.create_stream("draw experts");
-  if (memory == MemoryKind::kDevice) {
-    for (size_t i = 0; i < experts.size(); ++i) packing.draw(experts[i], *stream, blobs.data() + i * blob_bytes);
-    return stream->synchronize();
-  }
+  for (size_t i = 0; i < experts.size(); ++i) packing.draw(experts[i], *stream, blobs.data() + i * packing.blob_bytes);
+  stream->synchronize();
+}
+
+// Fills blobs in host memory by way of two parts of device memory, one of which is drawn while the other is copied.
+void draw_to_host(const Drawing& drawing, const Buffer& blobs) {
+  const auto& [device, experts, packing] = drawing;
+  const size_t blob_bytes = packing.blob_bytes;
   const auto part = static_cast<size_t>(kStagedExperts);
   const std::array<Buffer, 2> staging = {device.allocate(part * blob_bytes), device.allocate(part * blob_bytes)};
+  const std::unique_ptr<Stream> stream = device.create_stream("draw experts");
   const std::unique_ptr<Stream> copies = device.create_stream("copy experts", StreamUse::kHostLink);
   std::array<std::optional<Event>, 2> copied;
   size_t turn = 0;
@@ -70,7 +72,7 @@ void ExpertStore::load(Device& device, MemoryKind memory, std::span<const Expert
   const bool direct = device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost;
   Buffer& blobs = layers_.emplace_back(device.allocate(static_cast<size_t>(count) * blob_bytes, memory));
   if (packing.draw) {
-    draw_experts({device, memory, experts, packing}, blobs);
+    (memory == MemoryKind::kDevice ? draw_here : draw_to_host)({device, experts, packing}, blobs);
     return note(experts, blobs, blob_bytes);
   }
   Buffer staging = direct ? Buffer() : device.allocate(kStagedExperts * blob_bytes, MemoryKind::kPinnedHost);

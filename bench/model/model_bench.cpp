@@ -35,8 +35,8 @@ namespace {
 
 struct Options {
   EngineConfig config;
-  std::string model;
-  std::string shapes = "32x512,8x4096,1x32768";
+  std::string model = "random:models/demo-moe";
+  std::string shapes = "32x512,8x4096";
   std::string experts = "resident";
   std::string modes = "gather-all";
   int64_t sweep_tokens = 0;
@@ -275,7 +275,9 @@ class Bench final {
 
 void add_options(CLI::App& app, Options& options) {
   EngineConfig& config = options.config;
-  app.add_option("--model", options.model, "random:NAME, or a checkpoint folder")->required();
+  app.add_option("--model", options.model,
+                 "random:NAME, or a checkpoint folder; by default the shipped model's shape, seen from the repository")
+      ->capture_default_str();
   app.add_option("--layers", config.random.layers, "Only the first so many layers; 0: all");
   app.add_option("--random-seed", config.random.seed, "Of weights, routes and token ids");
   app.add_option("--expert-skew", config.random.expert_skew, "Tokens of the commonest expert over those of the rarest");

@@ -64,6 +64,7 @@ class Peer:
 
     def __init__(self, model, layers, seed):
         import torch
+        import torch._dynamo
         from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
         self.torch = torch

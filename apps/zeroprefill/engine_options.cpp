@@ -132,8 +132,11 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--memory-limit", options.memory_limit, "Refuse to start beyond this, such as 16GiB");
   command.add_option("--max-context", config.max_context_tokens, "Longest context in tokens; 0: the model's own limit")
       ->capture_default_str();
-  command.add_option("--step-tokens", config.step_tokens, "A step is filled until it computes this many tokens");
-  command.add_option("--chunk-tokens", config.chunk_tokens, "Tokens that everything but attention works on at a time");
+  command.add_option(
+      "--step-tokens", config.step_tokens,
+      "A step is filled until it computes this many tokens; by default 4096, on a GPU 32768 if they fit");
+  command.add_option("--chunk-tokens", config.chunk_tokens,
+                     "Tokens that everything but attention works on at a time; by default 2048, on a GPU 16384");
   command.add_option("--max-pending", config.max_pending_requests, "Rows read ahead of their answers")
       ->capture_default_str();
   add_expert_options(command, options);

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
@@ -34,8 +35,8 @@ namespace {
 
 struct Options {
   EngineConfig config;
-  std::string model;
-  std::string shapes = "32x512,8x4096,1x32768";
+  std::string model = "random:models/demo-moe";
+  std::string shapes = "32x512,8x4096";
   std::string experts = "resident";
   std::string modes = "gather-all";
   int64_t sweep_tokens = 0;
@@ -121,8 +122,10 @@ class Bench final {
     if (shapes_.empty()) fail(ErrorCode::kInvalidArgument, "--shapes is empty");
   }
 
-  void run() {
+  /// False if a shape's results had other bits in one step, or with experts in one place, than in another.
+  [[nodiscard]] bool run() {
     for (const std::string& experts : split(options_.experts)) run_experts(experts);
+    return same_;
   }
 
  private:
@@ -171,6 +174,7 @@ class Bench final {
     const ForwardStep step = make_step(shape, source_->shape().vocabulary, options_.config.random.seed);
     const auto [warm_up, steps] = runs_of(ranks, step);
     const Measured measured = ranks.run(step, warm_up, steps);
+    note_results(shape, measured);
     std::optional<PassTotals> stages;
     if (options_.stages) stages = ranks.profile(step);
     nlohmann::ordered_json line = cell_json(ranks, experts, shape, measured);
@@ -183,6 +187,13 @@ class Bench final {
     (void)std::fflush(stdout);
     if (!file_.is_open()) return;
     file_ << line.dump() << "\n" << std::flush;
+  }
+
+  void note_results(const StepShape& shape, const Measured& measured) {
+    const auto [found, added] = results_.try_emplace({shape.requests, shape.tokens}, measured.output_hash);
+    if (measured.repeatable && found->second == measured.output_hash) return;
+    same_ = false;
+    fmt::print(stderr, "model_bench: {}x{} has other results than before\n", shape.requests, shape.tokens);
   }
 
   struct Runs {
@@ -258,11 +269,15 @@ class Bench final {
   std::vector<StepShape> shapes_;
   std::optional<HardwareProfile> hardware_;
   std::ofstream file_;
+  std::map<std::pair<int64_t, int64_t>, uint64_t> results_;  // hashes, by shape
+  bool same_ = true;
 };
 
 void add_options(CLI::App& app, Options& options) {
   EngineConfig& config = options.config;
-  app.add_option("--model", options.model, "random:NAME, or a checkpoint folder")->required();
+  app.add_option("--model", options.model,
+                 "random:NAME, or a checkpoint folder; by default the shipped model's shape, seen from the repository")
+      ->capture_default_str();
   app.add_option("--layers", config.random.layers, "Only the first so many layers; 0: all");
   app.add_option("--random-seed", config.random.seed, "Of weights, routes and token ids");
   app.add_option("--expert-skew", config.random.expert_skew, "Tokens of the commonest expert over those of the rarest");
@@ -302,10 +317,9 @@ int main(int argc, char** argv) {
   if (options.hardware.empty() && options.config.device != "cpu") options.hardware = "h200";
   options.command = fmt::format("model_bench {}", fmt::join(argv + 1, argv + argc, " "));
   try {
-    zp::bench::Bench(options).run();
+    return zp::bench::Bench(options).run() ? 0 : 1;
   } catch (const zp::Error& error) {
     fmt::print(stderr, "model_bench: {}\n", error.what());
     return 1;
   }
-  return 0;
 }

@@ -66,13 +66,13 @@ std::string TimedOps::product_name(int64_t n, int64_t k) const {
 void TimedOps::embed(Stream& stream, const EmbedArgs& args) {
   const double rows = static_cast<double>(args.ids.size()) * static_cast<double>(args.table.dim(1));
   const auto element = static_cast<double>(size_of(args.table.dtype()));
-  time(stream, "embed", {.bytes = rows * element + bytes_of(args.out)}, [&] { inner_->embed(stream, args); });
+  time(stream, "embed", {.bytes = rows * element + bytes_of(args.out)}, [&] { inner().embed(stream, args); });
 }
 
 void TimedOps::residual_norm(Stream& stream, const ResidualNormArgs& args) {
   const double written = args.delta.empty() ? 0 : bytes_of(args.residual);
   const double bytes = bytes_of(args.residual) + written + bytes_of(args.delta) + bytes_of(args.out);
-  time(stream, "norms", {.bytes = bytes}, [&] { inner_->residual_norm(stream, args); });
+  time(stream, "norms", {.bytes = bytes}, [&] { inner().residual_norm(stream, args); });
 }
 
 void TimedOps::linear(Stream& stream, const LinearArgs& args) {
@@ -81,12 +81,12 @@ void TimedOps::linear(Stream& stream, const LinearArgs& args) {
       .kind = StageKind::kDense,
       .flops = 2 * static_cast<double>(args.x.dim(0)) * features,
       .bytes = bytes_of(args.x) + bytes_of(args.out) + static_cast<double>(args.weight->buffer.size_bytes())};
-  time(stream, product_name(args.weight->n, args.weight->k), work, [&] { inner_->linear(stream, args); });
+  time(stream, product_name(args.weight->n, args.weight->k), work, [&] { inner().linear(stream, args); });
 }
 
 void TimedOps::rope(Stream& stream, const RopeArgs& args) {
   const double bytes = bytes_of(args.qkv) + bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v);
-  time(stream, "rope", {.bytes = bytes}, [&] { inner_->rope(stream, args); });
+  time(stream, "rope", {.bytes = bytes}, [&] { inner().rope(stream, args); });
 }
 
 void TimedOps::attention(Stream& stream, const AttentionArgs& args) {
@@ -100,20 +100,20 @@ void TimedOps::attention(Stream& stream, const AttentionArgs& args) {
   const Work work{.kind = StageKind::kAttention,
                   .flops = 4 * static_cast<double>(args.q.dim(1) * args.q.dim(2)) * pairs,
                   .bytes = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v) + bytes_of(args.out)};
-  time(stream, "attention", work, [&] { inner_->attention(stream, args); });
+  time(stream, "attention", work, [&] { inner().attention(stream, args); });
 }
 
 void TimedOps::store_kv(Stream& stream, const StoreKvArgs& args) {
   double tokens = 0;
   for (const KvStore& store : args.stores) tokens += store.tokens;
-  if (tokens == 0) return inner_->store_kv(stream, args);
+  if (tokens == 0) return inner().store_kv(stream, args);
   const double row_bytes = bytes_of(args.k) / static_cast<double>(std::max<int64_t>(1, args.k.dim(0)));
-  time(stream, "store keys and values", {.bytes = 4 * tokens * row_bytes}, [&] { inner_->store_kv(stream, args); });
+  time(stream, "store keys and values", {.bytes = 4 * tokens * row_bytes}, [&] { inner().store_kv(stream, args); });
 }
 
 void TimedOps::route(Stream& stream, const RouteArgs& args) {
   const double bytes = bytes_of(args.logits) + bytes_of(args.ids) + bytes_of(args.weights);
-  time(stream, "route", {.bytes = bytes}, [&] { inner_->route(stream, args); });
+  time(stream, "route", {.bytes = bytes}, [&] { inner().route(stream, args); });
 }
 
 void TimedOps::end_stage(Stream& stream, std::string_view stage) {
@@ -124,26 +124,26 @@ void TimedOps::end_stage(Stream& stream, std::string_view stage) {
 
 // What a backend tells apart is timed apart; what is left after the last part it told of is the sum of the experts.
 void TimedOps::moe(Stream& stream, const MoeArgs& args) {
-  if (!recording_) return inner_->moe(stream, args);
+  if (!recording_) return inner().moe(stream, args);
   MoeArgs observed = args;
   observed.observer = this;
   const size_t before = entries_.size();
   stage_begin_ = stream.record(EventTiming::kTimed);
-  inner_->moe(stream, observed);
+  inner().moe(stream, observed);
   const bool parts = entries_.size() > before;
   entries_.push_back({parts ? "combine" : "experts", *stage_begin_, stream.record(EventTiming::kTimed)});
 
   const auto slots = static_cast<double>(args.ids.elements());
   const auto hidden = static_cast<double>(args.size.hidden);
-  const auto inner = static_cast<double>(args.size.intermediate);
+  const auto intermediate = static_cast<double>(args.size.intermediate);
   const auto element = static_cast<double>(size_of(args.x.dtype()));
-  const double weights = static_cast<double>(args.experts.size()) * hidden * inner * element;
+  const double weights = static_cast<double>(args.experts.size()) * hidden * intermediate * element;
   const Work gate_up{.kind = StageKind::kExperts,
-                     .flops = 4 * slots * hidden * inner,
-                     .bytes = 2 * weights + bytes_of(args.x) + slots * inner * element};
+                     .flops = 4 * slots * hidden * intermediate,
+                     .bytes = 2 * weights + bytes_of(args.x) + slots * intermediate * element};
   const Work down{.kind = StageKind::kExperts,
-                  .flops = 2 * slots * hidden * inner,
-                  .bytes = weights + slots * (inner + hidden) * element};
+                  .flops = 2 * slots * hidden * intermediate,
+                  .bytes = weights + slots * (intermediate + hidden) * element};
   const Work combine{.bytes = slots * hidden * element + bytes_of(args.out)};
   if (parts) {
     add_work("sort", {.bytes = 3 * bytes_of(args.ids)});
@@ -158,23 +158,23 @@ void TimedOps::moe(Stream& stream, const MoeArgs& args) {
 }
 
 void TimedOps::swiglu(Stream& stream, const SwigluArgs& args) {
-  time(stream, "swiglu", {.bytes = bytes_of(args.x) + bytes_of(args.out)}, [&] { inner_->swiglu(stream, args); });
+  time(stream, "swiglu", {.bytes = bytes_of(args.x) + bytes_of(args.out)}, [&] { inner().swiglu(stream, args); });
 }
 
 void TimedOps::gather_rows(Stream& stream, const GatherRowsArgs& args) {
   time(stream, "head", {.kind = StageKind::kDense, .bytes = 2 * bytes_of(args.out)},
-       [&] { inner_->gather_rows(stream, args); });
+       [&] { inner().gather_rows(stream, args); });
 }
 
 void TimedOps::convert(Stream& stream, const ConvertArgs& args) {
-  time(stream, "convert", {.bytes = bytes_of(args.x) + bytes_of(args.out)}, [&] { inner_->convert(stream, args); });
+  time(stream, "convert", {.bytes = bytes_of(args.x) + bytes_of(args.out)}, [&] { inner().convert(stream, args); });
 }
 
 void TimedOps::combine(Stream& stream, const CombineArgs& args) {
   time(stream, "combine",
        {.bytes = static_cast<double>(args.rows.size()) * static_cast<double>(args.x.dim(1)) *
                  static_cast<double>(size_of(args.x.dtype()))},
-       [&] { inner_->combine(stream, args); });
+       [&] { inner().combine(stream, args); });
 }
 
 void TimedOps::head(Stream& stream, const HeadArgs& args) {
@@ -182,7 +182,7 @@ void TimedOps::head(Stream& stream, const HeadArgs& args) {
   const Work work{.kind = StageKind::kDense,
                   .flops = 2 * static_cast<double>(args.x.dim(0)) * features,
                   .bytes = static_cast<double>(args.weight->buffer.size_bytes())};
-  time(stream, "head", work, [&] { inner_->head(stream, args); });
+  time(stream, "head", work, [&] { inner().head(stream, args); });
 }
 
 }  // namespace zp::bench

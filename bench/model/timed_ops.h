@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "zp/ops/ops.h"
+#include "zp/ops/forwarded_ops.h"
 #include "zp/shape/model_shape.h"
 
 namespace zp::bench {
@@ -32,34 +32,14 @@ struct PassTotals {
 };
 
 /// Passes operations on. While it records, each is timed; else nothing is done. Recorded passes run slower.
-class TimedOps final : public Ops, private StageObserver {
+class TimedOps final : public ForwardedOps, private StageObserver {
  public:
   /// `shape`, which tells products apart, outlives it.
-  TimedOps(std::unique_ptr<Ops> inner, const ModelShape& shape) : inner_(std::move(inner)), shape_(shape) {}
+  TimedOps(std::unique_ptr<Ops> inner, const ModelShape& shape) : ForwardedOps(std::move(inner)), shape_(shape) {}
 
   /// Between passes. stop() is called when all has run.
   void start();
   [[nodiscard]] PassTotals stop();
-
-  [[nodiscard]] DType activation_dtype() const noexcept override { return inner_->activation_dtype(); }
-  [[nodiscard]] std::string_view description() const noexcept override { return inner_->description(); }
-  [[nodiscard]] PackedMatrix pack_matrix(std::span<const ConstTensorView> parts) override {
-    return inner_->pack_matrix(parts);
-  }
-  [[nodiscard]] size_t expert_blob_bytes(const ExpertSize& size) const override {
-    return inner_->expert_blob_bytes(size);
-  }
-  void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
-                   std::span<std::byte> blob) const override {
-    inner_->pack_expert(gate, up, down, blob);
-  }
-  [[nodiscard]] PackedMatrix draw_matrix(std::span<const DrawnMatrix> parts) override {
-    return inner_->draw_matrix(parts);
-  }
-  void draw(Stream& stream, const DrawArgs& args) override { inner_->draw(stream, args); }
-  void draw_expert(Stream& stream, const DrawnExpert& expert, std::byte* blob) override {
-    inner_->draw_expert(stream, expert, blob);
-  }
 
   void embed(Stream& stream, const EmbedArgs& args) override;
   void residual_norm(Stream& stream, const ResidualNormArgs& args) override;
@@ -93,7 +73,6 @@ class TimedOps final : public Ops, private StageObserver {
   void add_work(const std::string& stage, const Work& work);
   [[nodiscard]] std::string product_name(int64_t n, int64_t k) const;
 
-  std::unique_ptr<Ops> inner_;
   const ModelShape& shape_;
   bool recording_ = false;
   std::vector<Entry> entries_;

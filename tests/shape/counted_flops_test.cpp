@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/model/model_under_test.h"
+#include "zp/ops/forwarded_ops.h"
 #include "zp/shape/flops.h"
 
 namespace zp {
@@ -27,29 +28,14 @@ int64_t product(int64_t rows, int64_t inputs, int64_t outputs) {
 }
 
 /// The operations of `inner`, counted.
-class CountingOps final : public Ops {
+class CountingOps final : public ForwardedOps {
  public:
-  CountingOps(std::unique_ptr<Ops> inner, Counts& counts) : inner_(std::move(inner)), counts_(counts) {}
+  CountingOps(std::unique_ptr<Ops> inner, Counts& counts) : ForwardedOps(std::move(inner)), counts_(counts) {}
 
-  [[nodiscard]] DType activation_dtype() const noexcept override { return inner_->activation_dtype(); }
-  [[nodiscard]] std::string_view description() const noexcept override { return inner_->description(); }
-  [[nodiscard]] PackedMatrix pack_matrix(std::span<const ConstTensorView> parts) override {
-    return inner_->pack_matrix(parts);
-  }
-  [[nodiscard]] size_t expert_blob_bytes(const ExpertSize& size) const override {
-    return inner_->expert_blob_bytes(size);
-  }
-  void pack_expert(const ConstTensorView& gate, const ConstTensorView& up, const ConstTensorView& down,
-                   std::span<std::byte> blob) const override {
-    inner_->pack_expert(gate, up, down, blob);
-  }
-  void embed(Stream& stream, const EmbedArgs& args) override { inner_->embed(stream, args); }
-  void residual_norm(Stream& stream, const ResidualNormArgs& args) override { inner_->residual_norm(stream, args); }
   void linear(Stream& stream, const LinearArgs& args) override {
     counts_.linear += product(args.x.dim(0), args.weight->k, args.weight->n);
-    inner_->linear(stream, args);
+    inner().linear(stream, args);
   }
-  void rope(Stream& stream, const RopeArgs& args) override { inner_->rope(stream, args); }
   void attention(Stream& stream, const AttentionArgs& args) override {
     for (const AttentionSequence& sequence : args.sequences) {
       int64_t cached = 0;
@@ -58,28 +44,21 @@ class CountingOps final : public Ops {
         for (int64_t t = 0; t < sequence.tokens; ++t)
           for (int64_t key = 0; key <= cached + t; ++key) counts_.attention += 2 * product(1, args.q.dim(2), 1);
     }
-    inner_->attention(stream, args);
+    inner().attention(stream, args);
   }
-  void store_kv(Stream& stream, const StoreKvArgs& args) override { inner_->store_kv(stream, args); }
-  void route(Stream& stream, const RouteArgs& args) override { inner_->route(stream, args); }
   void moe(Stream& stream, const MoeArgs& args) override {
     for (int64_t i = 0; i < args.ids.elements(); ++i) {
       counts_.experts += 2 * product(1, args.size.hidden, args.size.intermediate);  // gate and up
       counts_.experts += product(1, args.size.intermediate, args.size.hidden);      // down
     }
-    inner_->moe(stream, args);
+    inner().moe(stream, args);
   }
-  void swiglu(Stream& stream, const SwigluArgs& args) override { inner_->swiglu(stream, args); }
-  void gather_rows(Stream& stream, const GatherRowsArgs& args) override { inner_->gather_rows(stream, args); }
-  void convert(Stream& stream, const ConvertArgs& args) override { inner_->convert(stream, args); }
-  void combine(Stream& stream, const CombineArgs& args) override { inner_->combine(stream, args); }
   void head(Stream& stream, const HeadArgs& args) override {
     counts_.head += product(args.x.dim(0), args.weight->k, args.weight->n);
-    inner_->head(stream, args);
+    inner().head(stream, args);
   }
 
  private:
-  std::unique_ptr<Ops> inner_;
   Counts& counts_;
 };
 

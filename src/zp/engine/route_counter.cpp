@@ -20,29 +20,23 @@ void RouteCounter::add(std::span<const int32_t> tokens, std::span<const int32_t>
 }
 
 RouteStats RouteCounter::stats() const {
-  std::vector<int64_t> rows;
-  {
-    const std::lock_guard lock(mutex_);
-    rows = rows_;
-  }
+  const std::lock_guard lock(mutex_);
   const ModelShape& m = source_.shape();
+  if (tables_.empty())
+    for (int32_t l = 0; l < m.layers; ++l)
+      if (m.feed_forward[static_cast<size_t>(l)] == FeedForward::kMoe) tables_.push_back(source_.route_table(l));
   RouteStats stats{.asked_skew = asked_skew_};
-  stats.tokens = std::accumulate(rows.begin(), rows.end(), int64_t{0});
-  int32_t layers = 0;
-  for (int32_t l = 0; l < m.layers; ++l) {
-    if (m.feed_forward[static_cast<size_t>(l)] != FeedForward::kMoe) continue;
-    const std::vector<int32_t> table = source_.route_table(l);
+  stats.tokens = std::accumulate(rows_.begin(), rows_.end(), int64_t{0});
+  for (const std::vector<int32_t>& table : tables_) {
     std::vector<int64_t> experts(static_cast<size_t>(m.experts));
     for (size_t i = 0; i < table.size(); ++i)
-      experts[static_cast<size_t>(table[i])] += rows[i / static_cast<size_t>(m.experts_per_token)];
+      experts[static_cast<size_t>(table[i])] += rows_[i / static_cast<size_t>(m.experts_per_token)];
     const auto [least, most] = std::ranges::minmax(experts);
     const double skew =
         least > 0 ? static_cast<double>(most) / static_cast<double>(least) : std::numeric_limits<double>::infinity();
-    stats.skew_mean += skew;
+    stats.skew_mean += skew / static_cast<double>(tables_.size());
     stats.skew_max = std::max(stats.skew_max, skew);
-    ++layers;
   }
-  if (layers > 0) stats.skew_mean /= layers;
   return stats;
 }
 

@@ -20,14 +20,15 @@ class RouteCounter final {
 
   /// Tokens that are given to a rank, with their positions.
   void add(std::span<const int32_t> tokens, std::span<const int32_t> positions);
-  /// Goes through the tables of all layers.
+  /// Goes through the tables of all layers, which the first call makes once more and keeps.
   [[nodiscard]] RouteStats stats() const;
 
  private:
   const WeightSource& source_;
   double asked_skew_;
   mutable std::mutex mutex_;
-  std::vector<int64_t> rows_;  // guarded by mutex_; [kRouteTableRows]: tokens that took this row
+  std::vector<int64_t> rows_;                         // guarded by mutex_; [kRouteTableRows]: tokens that took this row
+  mutable std::vector<std::vector<int32_t>> tables_;  // guarded by mutex_; [MoE layers], or empty
 };
 
 }  // namespace zp

@@ -105,7 +105,7 @@ ExpertStore::ExpertStore(Device& device, MemoryKind memory, std::span<const Expe
   const BlobOf blob_of = [&](size_t i) { return layers.blob(i); };
   if (packing.fill) {
     packing.fill(experts, memory, blob_of);
-  } else if (packing.draw && device.kind() != DeviceKind::kCpu) {
+  } else if (packing.draw) {
     draw_experts({device, memory, experts, packing}, blob_of);
   } else {
     ZP_CHECK(device.kind() == DeviceKind::kCpu || memory == MemoryKind::kPinnedHost,

@@ -23,10 +23,10 @@ constexpr int64_t kLateNsMax = 2'000'000;
 }  // namespace
 
 PacedOps::PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, double flops_per_second)
-    : device_(device),
-      inner_(std::move(inner)),
+    : ForwardedOps(std::move(inner)),
+      device_(device),
       flops_per_second_(flops_per_second),
-      description_(fmt::format("{}, paced at {:g} GFLOP/s", inner_->description(), flops_per_second * 1e-9)) {
+      description_(fmt::format("{}, paced at {:g} GFLOP/s", this->inner().description(), flops_per_second * 1e-9)) {
   ZP_CHECK(flops_per_second > 0, "paced at {} FLOP/s", flops_per_second);
 }
 
@@ -49,7 +49,7 @@ void PacedOps::pace(Stream& stream, int64_t flops, Issue&& issue) {
 }
 
 void PacedOps::linear(Stream& stream, const LinearArgs& args) {
-  pace(stream, 2 * args.x.dim(0) * args.weight->n * args.weight->k, [&] { inner_->linear(stream, args); });
+  pace(stream, 2 * args.x.dim(0) * args.weight->n * args.weight->k, [&] { inner().linear(stream, args); });
 }
 
 void PacedOps::attention(Stream& stream, const AttentionArgs& args) {
@@ -59,16 +59,16 @@ void PacedOps::attention(Stream& stream, const AttentionArgs& args) {
     for (const KvExtent& extent : sequence.prefix) context += extent.tokens;
     pairs += sequence.tokens * context + int64_t{sequence.tokens} * (sequence.tokens + 1) / 2;
   }
-  pace(stream, 4 * args.q.dim(1) * args.q.dim(2) * pairs, [&] { inner_->attention(stream, args); });
+  pace(stream, 4 * args.q.dim(1) * args.q.dim(2) * pairs, [&] { inner().attention(stream, args); });
 }
 
 void PacedOps::moe(Stream& stream, const MoeArgs& args) {
   const int64_t flops = args.ids.elements() * 6 * args.size.hidden * args.size.intermediate;
-  pace(stream, flops, [&] { inner_->moe(stream, args); });
+  pace(stream, flops, [&] { inner().moe(stream, args); });
 }
 
 void PacedOps::head(Stream& stream, const HeadArgs& args) {
-  pace(stream, 2 * args.x.dim(0) * args.weight->n * args.weight->k, [&] { inner_->head(stream, args); });
+  pace(stream, 2 * args.x.dim(0) * args.weight->n * args.weight->k, [&] { inner().head(stream, args); });
 }
 
 }  // namespace zp::cpu

@@ -60,8 +60,8 @@ struct ForwardResult {
   std::vector<float> logits;
   std::vector<float> log_sum_exp;
   /// Of run(): when the device began and when it ended, timed.
-  std::optional<Event> began;
-  std::optional<Event> ended;
+  std::optional<Event> began = std::nullopt;
+  std::optional<Event> ended = std::nullopt;
 };
 
 /// Rows [row, row + count) of a step, which are worked on in rows [at, at + count) of the chunk's buffers.

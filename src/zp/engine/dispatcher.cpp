@@ -39,7 +39,7 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
       max_pending_(config.queue_max),
       options_(options),
       load_target_(config.load.target),
-      scheduler_(config, shape, clock),
+      router_(config, shape, clock, options.policy),
       ranks_alive_(config.ranks()) {
   for (int32_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
@@ -149,14 +149,14 @@ void Dispatcher::handle(Submission& submission) {
                                            .candidates = std::move(submission.request.candidates),
                                            .callback = std::move(submission.callback)});
   if (failure_) return finish(submission.id, *failure_);
-  const SubmitResult result = scheduler_.submit(std::move(submission.request.schedule));
+  const SubmitResult result = router_.submit(std::move(submission.request.schedule));
   // Intake has checked the length, ids are unique, and the queue holds max_pending_ requests.
   ZP_CHECK(result == SubmitResult::kAccepted, "the scheduler refused a checked request: {}", static_cast<int>(result));
 }
 
 void Dispatcher::apply_cancellation(uint64_t id) {
   if (!requests_.contains(id)) return;
-  (void)scheduler_.cancel(id);
+  (void)router_.cancel(id);
   finish(id, Failure{ErrorCode::kCancelled, "the request was cancelled"});
 }
 
@@ -170,7 +170,7 @@ void Dispatcher::handle(StepReport& report) {
   if (report.failure)
     return retire(step.plan,
                   {ErrorCode::kDevice, fmt::format("rank {} failed: {}", step.plan.rank, message_of(report.failure))});
-  (void)scheduler_.finish_step(step.plan.id, StepOutcome::kDone);
+  (void)router_.finish_step(step.plan.id, StepOutcome::kDone);
   count_step(step.plan, report);
   answer_segments(step, report.result);
 }
@@ -216,10 +216,10 @@ void Dispatcher::retire(const StepPlan& plan, const Failure& failure) {
   for (const Segment& segment : plan.segments) {
     const auto request = requests_.find(segment.request);
     if (request == requests_.end() || ++request->second.failed_steps < 2) continue;
-    (void)scheduler_.cancel(segment.request);
+    (void)router_.cancel(segment.request);
     finish(segment.request, failure);
   }
-  for (const uint64_t step : scheduler_.retire_rank(plan.rank))
+  for (const uint64_t step : router_.retire_rank(plan.rank))
     if (steps_.erase(step) > 0) recalled_.insert(step);
 }
 
@@ -234,18 +234,10 @@ void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& r
   }
 }
 
+// An idle rank takes whatever there is, before any rank has its second step; a busy one waits for a step worth staging.
 void Dispatcher::start_steps() {
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    while (true) {
-      // An idle rank takes whatever there is; a busy one waits for a step worth staging.
-      const bool idle = std::ranges::none_of(
-          steps_, [&](const auto& entry) { return entry.second.plan.rank == static_cast<int32_t>(r); });
-      std::optional<StepPlan> plan =
-          scheduler_.next_step(static_cast<int32_t>(r), idle ? StepFill::kAny : StepFill::kFullOnly);
-      if (!plan) break;
-      start_step(std::move(*plan));
-    }
-  }
+  for (StepPlan& plan : router_.steps_for_idle()) start_step(std::move(plan));
+  for (StepPlan& plan : router_.steps_for_busy()) start_step(std::move(plan));
 }
 
 void Dispatcher::start_step(StepPlan plan) {

@@ -18,11 +18,11 @@
 #include "zp/base/clock.h"
 #include "zp/engine/intake.h"
 #include "zp/engine/rank.h"
-#include "zp/schedule/scheduler.h"
+#include "zp/schedule/router.h"
 
 namespace zp {
 
-/// Owners: the scheduling thread owns the Scheduler, every request from submit to outcome, and every step; ranks own
+/// Owners: the scheduling thread owns the Router, every request from submit to outcome, and every step; ranks own
 /// their devices. Traffic: callers and ranks -> commands_ -> scheduling thread -> each rank's queue.
 /// Invariant: a request that submit() took is in requests_ (or on its way there) until its callback has been called.
 class Dispatcher final {
@@ -33,6 +33,7 @@ class Dispatcher final {
   struct Options {
     RankFailure rank_failure = RankFailure::kOthersGoOn;
     uint64_t pending_bytes_max = UINT64_MAX;  ///< no more requests are taken while this much is unanswered
+    std::string policy = "prefix-saturation";  ///< one of policy_names()
   };
 
   /// Makes as many ranks as `config` has; blocks while they load. `clock` outlives it.
@@ -98,7 +99,7 @@ class Dispatcher final {
   BoundedQueue<Command> commands_{kCommandsMax};
 
   // The scheduling thread's own.
-  Scheduler scheduler_;
+  Router router_;
   std::unordered_map<uint64_t, Pending> requests_;
   std::unordered_map<uint64_t, RunningStep> steps_;  // handed to ranks, not reported
   std::unordered_set<uint64_t> recalled_;            // handed to ranks, taken back, not reported

@@ -38,8 +38,10 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
     : clock_(clock),
       max_pending_(config.queue_max),
       options_(options),
-      load_target_(config.load.target),
       router_(config, shape, clock, options.policy),
+      load_(config.load),
+      step_tokens_max_(config.step_tokens_max),
+      idle_since_ns_(static_cast<size_t>(config.ranks())),
       ranks_alive_(config.ranks()) {
   for (int32_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
@@ -49,6 +51,14 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
   stats_.experts = description.experts;
   stats_.ranks.resize(ranks_.size());
   for (RankStats& rank : stats_.ranks) rank.exposed_seconds_by_layer.resize(static_cast<size_t>(shape.layers));
+  stats_.load_unit = "tokens";
+  if (const std::optional<RankCalibration> calibration = ranks_.front()->calibration()) {
+    LoadControllerSpec load = options.load;
+    load.measured = calibration->measured;
+    load.transfer_seconds = calibration->transfer_seconds;
+    load_controller_.emplace(shape, load);
+    use_load();
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -81,6 +91,7 @@ uint64_t Dispatcher::submit(CheckedRequest request, Callback callback) {
   }
   request.schedule.id = id;
   request.schedule.arrival_ns = clock_.now_ns();
+  if (request.deadline_ns) request.schedule.deadline_ns = request.schedule.arrival_ns + *request.deadline_ns;
   if (!commands_.push(Submission{id, std::move(request), std::move(callback)}))
     fail(ErrorCode::kCancelled, "the engine is shutting down");
   return id;
@@ -103,6 +114,11 @@ void Dispatcher::drain() {
 EngineStats Dispatcher::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
+}
+
+std::optional<MeasuredRank> Dispatcher::measured() const {
+  const std::lock_guard lock(mutex_);
+  return measured_;
 }
 
 void Dispatcher::run() {
@@ -171,16 +187,23 @@ void Dispatcher::handle(StepReport& report) {
     return retire(step.plan,
                   {ErrorCode::kDevice, fmt::format("rank {} failed: {}", step.plan.rank, message_of(report.failure))});
   (void)router_.finish_step(step.plan.id, StepOutcome::kDone);
-  count_step(step.plan, report);
+  const int32_t rank = step.plan.rank;
+  if (router_.unfinished_steps(rank) == 0 && router_.queued_for(rank) > 0)
+    idle_since_ns_[static_cast<size_t>(rank)] = report.ended_ns;
+  count_step(step, report);
+  follow_step(step, report);
   answer_segments(step, report.result);
 }
 
-void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
+void Dispatcher::count_step(const RunningStep& step, const StepReport& report) {
+  const StepPlan& plan = step.plan;
   const std::lock_guard lock(mutex_);
   RankStats& rank = stats_.ranks[static_cast<size_t>(plan.rank)];
-  rank.fill =
-      (rank.fill * static_cast<double>(rank.steps) + plan.load / load_target_) / static_cast<double>(rank.steps + 1);
   ++rank.steps;
+  rank.staged_steps += step.staged ? 1 : 0;
+  rank.fill += (plan.load / step.target - rank.fill) / static_cast<double>(rank.steps);
+  rank.load += (plan.load - rank.load) / static_cast<double>(rank.steps);
+  rank.cached_tokens += plan.hit_tokens;
   switch (report.mode) {
     case StepMode::kGatherAll: ++rank.steps_by_mode.gather_all; break;
     case StepMode::kFetchRouted: ++rank.steps_by_mode.fetch_routed; break;
@@ -199,6 +222,45 @@ void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
     stats_.exposed_seconds += exposed;
     stats_.peer_wait_seconds += peer_wait;
   }
+}
+
+// What a step took may change the rates, gamma and target of later ones.
+void Dispatcher::follow_step(const RunningStep& step, const StepReport& report) {
+  if (!load_controller_) return;
+  StepObservation seen{.cost = step.plan.cost,
+                       .requests = std::ssize(step.plan.segments),
+                       .fill = step.plan.load / step.target,
+                       .seconds = report.seconds};
+  for (const LayerWait& wait : report.waits) {
+    seen.exposed_seconds += static_cast<double>(wait.exposed_ns) * 1e-9;
+    seen.peer_wait_seconds += static_cast<double>(wait.peer_wait_ns) * 1e-9;
+  }
+  if (load_controller_->observe(seen)) use_load();
+}
+
+void Dispatcher::use_load() {
+  load_ = load_controller_->rule();
+  router_.set_load(load_);
+  const MeasuredRank measured = load_controller_->measured();
+  const Saturation& saturation = load_controller_->saturation();
+  const auto amount = [](const LayerWork& work) {
+    return WorkAmount{.flops = work.flops, .tokens = work.tokens, .milliseconds = work.seconds * 1e3};
+  };
+  const std::lock_guard lock(mutex_);
+  measured_ = measured;
+  stats_.load_unit = load_controller_->counts_tokens() ? "tokens" : "layer seconds";
+  stats_.saturation = {.attention_flops_per_second = measured.rates.attention,
+                       .dense_flops_per_second = measured.rates.dense,
+                       .expert_flops_per_second = measured.rates.expert,
+                       .peer_bytes_per_second = measured.links.peer,
+                       .host_bytes_per_second = measured.links.host,
+                       .transfer_seconds = load_controller_->transfer_seconds(),
+                       .gamma = load_controller_->gamma(),
+                       .context_tokens = load_controller_->context_tokens(),
+                       .threshold = amount(saturation.threshold),
+                       .target = amount(saturation.target),
+                       .step_tokens_max = step_tokens_max_,
+                       .recalibrations = load_controller_->recalibrations()};
 }
 
 // The rank of a failed step runs nothing more. Its requests go to the other ranks, unless they were in a failed step
@@ -246,8 +308,16 @@ void Dispatcher::start_step(StepPlan plan) {
     return RequestView{.tokens = request.tokens, .candidates = request.candidates};
   });
   const uint64_t id = plan.id;
-  StepRunner& rank = *ranks_.at(static_cast<size_t>(plan.rank));
-  steps_.emplace(id, RunningStep{std::move(plan), step.candidate_offsets});
+  const int32_t r = plan.rank;
+  StepRunner& rank = *ranks_.at(static_cast<size_t>(r));
+  const bool staged = router_.unfinished_steps(r) > 1;
+  if (std::optional<int64_t>& since_ns = idle_since_ns_[static_cast<size_t>(r)]; since_ns) {
+    const std::lock_guard lock(mutex_);
+    stats_.ranks[static_cast<size_t>(r)].planner_wait_seconds +=
+        static_cast<double>(clock_.now_ns() - *since_ns) * 1e-9;
+    since_ns.reset();
+  }
+  steps_.emplace(id, RunningStep{std::move(plan), load_.target, staged, step.candidate_offsets});
   rank.start({id, std::move(step)});
 }
 

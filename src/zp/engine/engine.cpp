@@ -10,6 +10,7 @@
 #include "zp/engine/lockstep_group.h"
 #include "zp/engine/rank_group.h"
 #include "zp/engine/setup.h"
+#include "zp/engine/target_setup.h"
 #include "zp/engine/trace.h"
 #include "zp/model/weights.h"
 #include "zp/tokenizer/tokenizer.h"
@@ -30,6 +31,7 @@ class Engine::Impl final {
  public:
   explicit Impl(const EngineConfig& config)
       : begin_ns_(clock_.now_ns()),
+        config_(config),
         files_(config.model),
         setup_(announced_setup(config, files_)),
         intake_(Tokenizer::load(config.model), {.vocabulary = files_.shape().vocabulary,
@@ -39,7 +41,10 @@ class Engine::Impl final {
         ranks_(setup_.group ? nullptr : std::make_unique<RankGroup>(setup_, files_)),
         dispatcher_(setup_.scheduler, files_.shape(), clock_,
                     [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
-                    {.rank_failure = rank_failure(setup_), .pending_bytes_max = setup_.pending_bytes_max}),
+                    {.rank_failure = rank_failure(setup_),
+                     .pending_bytes_max = setup_.pending_bytes_max,
+                     .policy = setup_.policy,
+                     .load = setup_.load}),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -52,6 +57,11 @@ class Engine::Impl final {
     if (ranks_) stats.dropped_spans = ranks_->dropped_spans();
     return stats;
   }
+  [[nodiscard]] std::string calibration() const {
+    const std::optional<MeasuredRank> measured = dispatcher_.measured();
+    if (!measured) fail(ErrorCode::kInvalidArgument, "strategy {} measures nothing", config_.strategy);
+    return format_calibration({dispatcher_.stats().operations, *measured});
+  }
   [[nodiscard]] std::string trace() const {
     if (!setup_.trace) fail(ErrorCode::kInvalidArgument, "no trace was kept: EngineConfig::trace is not set");
     return format_trace(ranks_->spans());
@@ -61,6 +71,7 @@ class Engine::Impl final {
   std::unique_ptr<StepRunner> make_rank(int32_t rank, StepRunner::Report report) {
     if (lockstep_) return lockstep_->make_runner(rank, std::move(report));
     RankGroup::Loaded& loaded = ranks_->rank(rank);
+    if (setup_.known) require_operations(*setup_.known, config_, loaded.ops->description());
     return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)),
                                   Rank::Parts{.device = *loaded.device,
                                               .ops = *loaded.ops,
@@ -74,6 +85,7 @@ class Engine::Impl final {
 
   SteadyClock clock_;
   int64_t begin_ns_;
+  EngineConfig config_;
   ModelFiles files_;
   EngineSetup setup_;
   Intake intake_;
@@ -105,6 +117,8 @@ std::optional<int32_t> Engine::candidate_token(std::string_view context, std::st
 }
 
 EngineStats Engine::stats() const { return impl_->stats(); }
+
+std::string Engine::calibration_json() const { return impl_->calibration(); }
 
 std::string Engine::trace_json() const { return impl_->trace(); }
 

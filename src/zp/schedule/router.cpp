@@ -36,8 +36,7 @@ int32_t Router::assign(int64_t tokens) {
                        .running = running,
                        .tokens = rank.tokens});
   }
-  const int32_t chosen =
-      policy_->choose({.sequence = sequence, .tokens = tokens, .uncached_tokens = tokens}, choices);
+  const int32_t chosen = policy_->choose({.sequence = sequence, .tokens = tokens, .uncached_tokens = tokens}, choices);
   ZP_CHECK(chosen >= 0, "a request arrives when every rank is retired");
   ++at(chosen).requests;
   at(chosen).tokens += tokens;

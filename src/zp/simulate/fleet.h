@@ -75,9 +75,9 @@ class Fleet final {
   const Workload& workload_;
   VirtualClock clock_;
   Router router_;
-  std::vector<std::deque<size_t>> backlogs_;     ///< [lanes] of the workload's requests: assigned, but not made yet
-  std::vector<std::deque<FleetStep>> ranks_;     ///< [ranks] running, staged
-  size_t arrived_ = 0;                           ///< requests so far
+  std::vector<std::deque<size_t>> backlogs_;  ///< [lanes] of the workload's requests: assigned, but not made yet
+  std::vector<std::deque<FleetStep>> ranks_;  ///< [ranks] running, staged
+  size_t arrived_ = 0;                        ///< requests so far
 };
 
 }  // namespace zp

@@ -35,6 +35,7 @@ struct RunOptions {
   std::string output = "-";
   std::string summary;
   std::string trace;
+  std::string save_calibration;
 };
 
 // The labels' token ids. A context's last token decides how a label is tokenized, and every context of a task ends with
@@ -179,13 +180,15 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
 // Opening an output empties it, so none may be something that is read, or another output.
 void require_safe_outputs(const RunOptions& options) {
   std::vector<std::filesystem::path> outputs;
-  for (const std::string& output : {options.output, options.summary, options.trace}) {
+  for (const std::string& output : {options.output, options.summary, options.trace, options.save_calibration}) {
     if (output.empty() || output == "-") continue;
     outputs.push_back(std::filesystem::weakly_canonical(output));
     if (std::count(outputs.begin(), outputs.end(), outputs.back()) > 1)
-      fail(ErrorCode::kInvalidArgument, "two of --output, --summary and --trace are the same file, {}", output);
+      fail(ErrorCode::kInvalidArgument,
+           "two of --output, --summary, --trace and --save-calibration are the same file, {}", output);
     require_different_files(options.input, output);
     require_different_files(options.task, output);
+    if (!options.engine.calibration.empty()) require_different_files(options.engine.calibration, output);
     std::error_code error;
     if (!std::filesystem::exists(output, error)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(options.engine.model, error))
@@ -201,6 +204,7 @@ int run(const RunOptions& options) {
   config.trace = !options.trace.empty();
   config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
   const std::unique_ptr<Engine> engine = Engine::create(config);
+  print_saturation(engine->stats());
   const Labels labels = find_labels(spec, *engine);
   const PromptRenderer renderer(spec, labels.texts);
   const SteadyClock clock;
@@ -208,6 +212,8 @@ int run(const RunOptions& options) {
   if (!options.summary.empty()) summary_file.emplace(options.summary);
   std::optional<OutputFile> trace_file;
   if (!options.trace.empty()) trace_file.emplace(options.trace);
+  std::optional<OutputFile> calibration_file;
+  if (!options.save_calibration.empty()) calibration_file.emplace(options.save_calibration);
   Collector collector(spec, options.output, clock);
 
   const int64_t begin_ns = clock.now_ns();
@@ -225,6 +231,10 @@ int run(const RunOptions& options) {
     trace_file->close();
     if (summary.stats.dropped_spans > 0)
       note("the trace has no room for {} later spans, which it leaves out\n", summary.stats.dropped_spans);
+  }
+  if (calibration_file) {
+    calibration_file->write_lines(engine->calibration_json());
+    calibration_file->close();
   }
   print_summary(summary);
   if (summary_file) write_summary(summary, *summary_file);
@@ -245,6 +255,9 @@ Command add_run(CLI::App& app) {
   command->add_option("--output", options->output, "Answers as JSON lines, in input order; - for stdout")
       ->capture_default_str();
   command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");
+  command->add_option("--save-calibration", options->save_calibration,
+                      "Write what was measured, as the run has corrected it, to this JSON file: for --calibration and "
+                      "simulate");
   command->add_option("--trace", options->trace,
                       "Write what each rank did when to this JSON file, for chrome://tracing or ui.perfetto.dev");
   return [options] { return run(*options); };

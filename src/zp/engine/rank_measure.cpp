@@ -110,7 +110,8 @@ MeasuredRank measure_rank(const MeasureParts& parts) {
   const int64_t tokens_max = std::min(parts.limits.tokens, parts.limits.chunk_tokens);
   int64_t tokens = std::min(kTokensMin, tokens_max);
   (void)timer.run(tokens);  // the first time, memory is touched and code loaded
-  while (tokens < tokens_max && 2 * timer.run(tokens).total() < kLayerSeconds) tokens = std::min(2 * tokens, tokens_max);
+  while (tokens < tokens_max && 2 * timer.run(tokens).total() < kLayerSeconds)
+    tokens = std::min(2 * tokens, tokens_max);
   const LayerSeconds seconds = quickest(timer, tokens);
 
   const ModelShape& shape = parts.shape;
@@ -121,8 +122,7 @@ MeasuredRank measure_rank(const MeasureParts& parts) {
   MeasuredRank measured;
   measured.rates.attention = rate_of(pairs * attention_flops(shape, {.prefix = 0, .suffix = 1}), seconds.attention);
   measured.rates.dense = rate_of(tokens * (linear.projections + linear.router + linear.dense), seconds.dense);
-  measured.rates.expert =
-      timer.has_experts() ? rate_of(tokens * linear.experts, seconds.expert) : measured.rates.dense;
+  measured.rates.expert = timer.has_experts() ? rate_of(tokens * linear.experts, seconds.expert) : measured.rates.dense;
   measured.step_seconds = std::min(timer.run_ends(), timer.run_ends());
   const TensorView scratch = parts.forward.buffers().residual;
   const LinkRates links = parts.experts.time_links({scratch.data(), scratch.size_bytes()});

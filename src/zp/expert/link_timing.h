@@ -15,8 +15,8 @@ struct LinkTiming {
   [[nodiscard]] double effective_rate(size_t blob_bytes, size_t slice_bytes) const noexcept;
 };
 
-/// Times some of `copies` (not empty) on `stream`, whole and in part; a few tens of milliseconds at most, unless a single
-/// copy takes longer. Blocks; throws what a link throws.
+/// Times some of `copies` (not empty) on `stream`, whole and in part; a few tens of milliseconds at most, unless a
+/// single copy takes longer. Blocks; throws what a link throws.
 [[nodiscard]] LinkTiming time_copies(Stream& stream, std::span<const CopyRange> copies);
 
 }  // namespace zp

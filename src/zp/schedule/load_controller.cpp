@@ -72,8 +72,7 @@ bool LoadController::observe(const StepObservation& step) {
 // A full step that takes 1 / (1 - exposed) of what it computes would have been hidden by as much more work.
 void LoadController::follow_gamma(const StepObservation& step) {
   if (step.fill < kFullFill || !(step.seconds > 0)) return;
-  const double exposed =
-      std::clamp((step.exposed_seconds - step.peer_wait_seconds) / step.seconds, 0.0, 1.0);
+  const double exposed = std::clamp((step.exposed_seconds - step.peer_wait_seconds) / step.seconds, 0.0, 1.0);
   if (exposed > kExposedMuch)
     now_.gamma = std::min(kGammaMax, now_.gamma * std::min(kGammaStepMax, 1 / (1 - std::min(exposed, 0.5))));
   else if (exposed < kExposedLittle)
@@ -107,7 +106,8 @@ void LoadController::use() {
     const LayerWork efficient = target;
     const double scale = spec_.fixed_seconds ? *spec_.fixed_seconds / efficient.seconds
                                              : static_cast<double>(*spec_.fixed_tokens) / efficient.tokens;
-    target = {.flops = efficient.flops * scale, .seconds = efficient.seconds * scale, .tokens = efficient.tokens * scale};
+    target = {
+        .flops = efficient.flops * scale, .seconds = efficient.seconds * scale, .tokens = efficient.tokens * scale};
   }
 }
 

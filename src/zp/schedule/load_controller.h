@@ -22,12 +22,12 @@ inline constexpr double kGammaMax = 2;
 
 struct LoadControllerSpec {
   MeasuredRank measured{};
-  double transfer_seconds = 0;  ///< t_EP
-  double gamma = 1.2;           ///< in [1, kGammaMax]
-  bool adapt = true;            ///< false: everything stays as measured
-  int64_t context_tokens = 4096;         ///< until requests have been seen
-  int64_t efficient_step_tokens = 4096;  ///< the target is no less
-  std::optional<double> fixed_seconds{};   ///< the target, whatever was measured
+  double transfer_seconds = 0;            ///< t_EP
+  double gamma = 1.2;                     ///< in [1, kGammaMax]
+  bool adapt = true;                      ///< false: everything stays as measured
+  int64_t context_tokens = 4096;          ///< until requests have been seen
+  int64_t efficient_step_tokens = 4096;   ///< the target is no less
+  std::optional<double> fixed_seconds{};  ///< the target, whatever was measured
   std::optional<int64_t> fixed_tokens{};  ///< likewise; then load is counted in tokens
 };
 
@@ -35,10 +35,10 @@ struct LoadControllerSpec {
 struct StepObservation {
   RequestCost cost{};
   int64_t requests = 0;
-  double fill = 0;              ///< its load over the target
-  double seconds = 0;           ///< what it took
-  double exposed_seconds = 0;   ///< of these, compute stood still for experts
-  double peer_wait_seconds = 0; ///< of these, for another rank: a larger step would not hide it
+  double fill = 0;               ///< its load over the target
+  double seconds = 0;            ///< what it took
+  double exposed_seconds = 0;    ///< of these, compute stood still for experts
+  double peer_wait_seconds = 0;  ///< of these, for another rank: a larger step would not hide it
 };
 
 /// Three things follow the steps. Rates: fitted to compute times (RateFit). The length of requests, as their tokens'
@@ -81,7 +81,7 @@ class LoadController final {
   LoadControllerSpec spec_;
   CostModel cost_;
   int32_t layers_;
-  double head_seconds_ = 0;           ///< of a request, as measured
+  double head_seconds_ = 0;              ///< of a request, as measured
   double attention_flops_per_pair_ = 0;  ///< in one layer
   RateFit fit_;
   Basis now_;

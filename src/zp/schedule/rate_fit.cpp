@@ -14,15 +14,16 @@ constexpr double kFactorMax = 64;
 }  // namespace
 
 void RateFit::observe(const TimedWork& work) {
-  const double predicted = work.attention_seconds + work.other_seconds;
-  if (!(work.seconds > 0 && predicted > 0 && std::isfinite(work.seconds) && std::isfinite(predicted))) return;
-  // Divided by what it took, so that errors are relative.
-  const double a = work.attention_seconds / work.seconds;
-  const double o = work.other_seconds / work.seconds;
+  if (!(work.seconds > 0 && std::isfinite(work.seconds))) return;
+  // Divided by what is expected now, so that errors are relative.
+  const double expected = factors_.attention * work.attention_seconds + factors_.other * work.other_seconds;
+  if (!(expected > 0 && std::isfinite(expected))) return;
+  const double a = work.attention_seconds / expected;
+  const double o = work.other_seconds / expected;
   const double pa = attention_variance_ * a + covariance_ * o;
   const double po = covariance_ * a + other_variance_ * o;
   const double variance = 1 + a * pa + o * po;
-  const double error = 1 - factors_.attention * a - factors_.other * o;
+  const double error = work.seconds / expected - 1;
   factors_.attention = std::clamp(factors_.attention + pa / variance * error, kFactorMin, kFactorMax);
   factors_.other = std::clamp(factors_.other + po / variance * error, kFactorMin, kFactorMax);
   const auto aged = [](double value) { return value / kForgetting; };

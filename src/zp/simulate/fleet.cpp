@@ -23,7 +23,8 @@ Fleet::Fleet(const FleetSpec& spec, const Workload& workload)
       workload_(workload),
       router_(spec.config, spec.shape, clock_, spec.policy),
       backlogs_(static_cast<size_t>(router_.lanes())),
-      ranks_(spec.config.pool_blocks.size()) {}
+      ranks_(spec.config.pool_blocks.size()),
+      timelines_(ranks_.size(), RankTimeline(spec.step)) {}
 
 // As the engine's dispatcher does.
 void Fleet::plan() {
@@ -39,7 +40,6 @@ void Fleet::take_steps(std::vector<StepPlan> plans) {
     const int32_t rank = plan.rank;
     std::deque<FleetStep>& steps = ranks_[static_cast<size_t>(rank)];
     steps.push_back({.plan = std::move(plan)});
-    steps.back().time = step_time(spec_.step, steps.back().plan.cost);
     if (steps.size() == 1) start(rank);
   }
 }
@@ -81,6 +81,7 @@ void Fleet::top_up() {
 void Fleet::start(int32_t rank) {
   FleetStep& step = ranks_[static_cast<size_t>(rank)].front();
   step.start_ns = now_ns();
+  step.time = timelines_[static_cast<size_t>(rank)].run(step.start_ns, step.plan.cost, std::ssize(step.plan.segments));
   step.end_ns = step.start_ns + step.time.total_ns();
 }
 

@@ -29,8 +29,8 @@ class VirtualClock final : public Clock {
 struct FleetStep {
   StepPlan plan;
   int64_t start_ns = -1;  ///< -1: it waits for the one before
-  int64_t end_ns = 0;
-  StepTime time{};
+  int64_t end_ns = 0;     ///< of one that has started, and
+  StepTime time{};        ///< likewise
 };
 
 struct FleetSpec {
@@ -77,6 +77,7 @@ class Fleet final {
   Router router_;
   std::vector<std::deque<size_t>> backlogs_;  ///< [lanes] of the workload's requests: assigned, but not made yet
   std::vector<std::deque<FleetStep>> ranks_;  ///< [ranks] running, staged
+  std::vector<RankTimeline> timelines_;       ///< [ranks]
   size_t arrived_ = 0;                        ///< requests so far
 };
 

@@ -53,11 +53,11 @@ class RecordedEngine final {
   [[nodiscard]] const Dispatcher& dispatcher() const { return *dispatcher_; }
 
   struct Run {
-    int64_t begin_ns = 0;  ///< when all requests were there, and planning began
+    int64_t begin_ns = 0;             ///< when all requests were there, and planning began
     std::vector<RecordedStep> steps;  ///< in order of their ends
   };
-  /// Submits all requests before any of them is planned, gives slots `pause` to fill, and waits for the answers. At most
-  /// 1,000 requests.
+  /// Submits all requests before any of them is planned, gives slots `pause` to fill, and waits for the answers. At
+  /// most 1,000 requests.
   Run run(std::span<const std::vector<int32_t>> requests, std::chrono::nanoseconds pause) {
     // The scheduling thread is held in the callback of a first request meanwhile.
     std::promise<void> held;

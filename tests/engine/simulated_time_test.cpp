@@ -99,8 +99,8 @@ struct Errors {
 Errors compare(RecordedEngine& engine, const SimulationSpec& spec) {
   const Workload work = workload();
   const std::chrono::duration<double> full(2 * spec.step.slots * spec.step.transfer_seconds);
-  const RecordedEngine::Run run =
-      engine.run(requests_of(work, engine.shape().vocabulary), std::chrono::duration_cast<std::chrono::nanoseconds>(full));
+  const RecordedEngine::Run run = engine.run(requests_of(work, engine.shape().vocabulary),
+                                             std::chrono::duration_cast<std::chrono::nanoseconds>(full));
   Errors errors;
   double seconds = 0;
   double exposed = 0;

@@ -106,12 +106,27 @@ TEST(LoadController, ExposedTimeOfStepsBelowTheTargetOrForOtherRanksSaysNothingO
   EXPECT_EQ(controller.gamma(), 1.2);
 }
 
+TEST(LoadController, SmallStepsTeachNothing) {
+  LoadController controller(tiny_shape(), spec_of());
+  StepObservation small = step_of(1, 1, 1, 0, 0.01);
+  small.seconds *= 100;  // mostly something else
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(controller.observe(small));
+}
+
 TEST(LoadController, ToldNotToAdaptItDoesNot) {
   LoadControllerSpec spec = spec_of();
   spec.adapt = false;
   LoadController controller(tiny_shape(), spec);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(controller.observe(step_of(500, 3, 0.1, 0.4)));
   EXPECT_EQ(controller.rule().target, 3.6e-3);
+}
+
+TEST(LoadController, GammaStartsAnewWhenRatesTurnOutToBeWrong) {
+  LoadController controller(tiny_shape(), spec_of());
+  for (int i = 0; i < 3; ++i) (void)controller.observe(step_of(1, 1200, 1, 0.1));
+  ASSERT_GT(controller.gamma(), 1.5);
+  EXPECT_TRUE(controller.observe(step_of(500, 2, 0.125, 0.4)));
+  EXPECT_EQ(controller.gamma(), 1.2);
 }
 
 // Attention was measured on short sequences, where it is slow. Long ones show how fast it is: within three steps the

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t kTokensMin = 64;
 constexpr int64_t kSequenceTokens = 1024;
 constexpr double kLayerSeconds = 0.03;  // no more tokens are taken once a layer of twice as many would take this long
+constexpr double kBatchSeconds = 0.015;
+constexpr double kBatchMax = 256;
 constexpr int32_t kRepeats = 3;
 constexpr double kRateMax = 1e17;  // where the clock is too coarse to tell
 
@@ -23,6 +25,19 @@ double timed(Stream& stream, Issue&& issue) {
   const Event end = stream.record(EventTiming::kTimed);
   stream.synchronize();
   return static_cast<double>(*end.reached_ns() - *begin.reached_ns()) * 1e-9;
+}
+
+// Of one of a batch that takes some milliseconds, so that what a clock and a waking thread are off by matters little.
+template <typename Issue>
+double timed_in_batch(Stream& stream, Issue&& issue) {
+  const double once = timed(stream, issue);
+  const auto batch = static_cast<int32_t>(std::clamp(kBatchSeconds / std::max(once, 1e-9), 1.0, kBatchMax));
+  if (batch == 1) return once;
+  return timed(stream,
+               [&] {
+                 for (int32_t i = 0; i < batch; ++i) issue();
+               }) /
+         batch;
 }
 
 /// Of the parts of a layer.
@@ -47,8 +62,12 @@ class LayerTimer final {
   [[nodiscard]] bool has_experts() const noexcept { return moe_; }
   [[nodiscard]] FeedForward kind() const { return parts_.shape.feed_forward[static_cast<size_t>(layer_)]; }
 
-  [[nodiscard]] LayerSeconds run(int64_t tokens) {
+  /// Each part once, or in batches for more digits.
+  [[nodiscard]] LayerSeconds run(int64_t tokens, bool batches) {
     const auto& [shape, limits, forward, experts, stream] = parts_;
+    const auto time = [&](const auto& part) {
+      return batches ? timed_in_batch(parts_.stream, part) : timed(parts_.stream, part);
+    };
     const ForwardStep step = made_up_step(shape, tokens, kSequenceTokens);
     const std::vector<LayerMetadata> metadata = forward.metadata_of(step);
     const ChunkRows rows{.row = 0, .at = 0, .count = tokens};
@@ -56,18 +75,21 @@ class LayerTimer final {
         moe_ ? experts.resident_layer(layer_, stream) : std::span<const std::byte* const>();
     LayerSeconds seconds;
     forward.embed(stream, step);
-    const double before = timed(stream, [&] {
+    const auto before = [&] {
       forward.norm(stream, forward.attention_norm(layer_), rows, false);
       forward.project(stream, step, layer_, rows);
-    });
-    seconds.attention = timed(stream, [&] { forward.attend(stream, step, metadata[static_cast<size_t>(layer_)]); });
-    const double after = timed(stream, [&] {
+    };
+    const auto after = [&] {
       forward.attention_out(stream, layer_, rows);
       forward.norm(stream, forward.feed_forward_norm(layer_), rows, false);
       moe_ ? forward.route(stream, layer_, rows) : forward.run_dense(stream, layer_, rows);
-    });
-    seconds.dense = before + after;
-    if (moe_) seconds.expert = timed(stream, [&] { forward.run_experts(stream, rows, blobs); });
+    };
+    const auto attention = [&] { forward.attend(stream, step, metadata[static_cast<size_t>(layer_)]); };
+    const auto expert = [&] { forward.run_experts(stream, rows, blobs); };
+    seconds.dense = time(before);
+    seconds.attention = time(attention);
+    seconds.dense += time(after);
+    if (moe_) seconds.expert = time(expert);
     return seconds;
   }
 
@@ -93,9 +115,9 @@ double rate_of(int64_t flops, double seconds) {
 
 // The quickest of a few: whatever else the machine does makes them slower.
 LayerSeconds quickest(LayerTimer& timer, int64_t tokens) {
-  LayerSeconds best = timer.run(tokens);
+  LayerSeconds best = timer.run(tokens, true);
   for (int32_t i = 1; i < kRepeats; ++i) {
-    const LayerSeconds next = timer.run(tokens);
+    const LayerSeconds next = timer.run(tokens, true);
     best = {.attention = std::min(best.attention, next.attention),
             .dense = std::min(best.dense, next.dense),
             .expert = std::min(best.expert, next.expert)};
@@ -109,8 +131,8 @@ MeasuredRank measure_rank(const MeasureParts& parts) {
   LayerTimer timer(parts);
   const int64_t tokens_max = std::min(parts.limits.tokens, parts.limits.chunk_tokens);
   int64_t tokens = std::min(kTokensMin, tokens_max);
-  (void)timer.run(tokens);  // the first time, memory is touched and code loaded
-  while (tokens < tokens_max && 2 * timer.run(tokens).total() < kLayerSeconds)
+  (void)timer.run(tokens, false);  // the first time, memory is touched and code loaded
+  while (tokens < tokens_max && 2 * timer.run(tokens, false).total() < kLayerSeconds)
     tokens = std::min(2 * tokens, tokens_max);
   const LayerSeconds seconds = quickest(timer, tokens);
 

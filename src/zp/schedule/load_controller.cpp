@@ -9,6 +9,7 @@
 namespace zp {
 namespace {
 
+constexpr double kLargeFill = 0.25;
 constexpr double kFullFill = 0.9;      // below, exposed time says nothing of the target
 constexpr double kExposedMuch = 0.02;  // of a step's time
 constexpr double kExposedLittle = 0.005;
@@ -16,6 +17,7 @@ constexpr double kGammaStepMax = 1.25;
 constexpr double kGammaFading = 0.998;
 constexpr double kContextWeight = 0.4;  // of the latest step
 constexpr double kMoved = 0.04;
+constexpr double kFar = 1.5;
 
 bool differ(double a, double b) { return std::abs(a - b) > kMoved * std::max(std::abs(a), std::abs(b)); }
 
@@ -52,7 +54,8 @@ LoadRule LoadController::rule() const {
 }
 
 bool LoadController::observe(const StepObservation& step) {
-  if (!spec_.adapt) return false;
+  // What small steps take is mostly not work, and when a step is full does not matter to them.
+  if (!spec_.adapt || step.fill < kLargeFill) return false;
   const OperationRates& measured = spec_.measured.rates;
   const double compute = step.seconds - step.exposed_seconds - spec_.measured.step_seconds;
   const double others = layers_ * (step.cost.dense / measured.dense + step.cost.expert / measured.expert) +
@@ -61,7 +64,12 @@ bool LoadController::observe(const StepObservation& step) {
                 .other_seconds = others,
                 .seconds = compute});
   now_.factors = fit_.factors();
-  follow_gamma(step);
+  // Time was exposed, or was not, under rates that were wrong: it says nothing any more.
+  const auto far = [](double a, double b) { return std::max(a, b) > kFar * std::min(a, b); };
+  if (far(now_.factors.attention, used_.factors.attention) || far(now_.factors.other, used_.factors.other))
+    now_.gamma = spec_.gamma;
+  else
+    follow_gamma(step);
   follow_context(step);
   if (!has_moved()) return false;
   ++recalibrations_;

@@ -41,10 +41,10 @@ struct StepObservation {
   double peer_wait_seconds = 0;  ///< of these, for another rank: a larger step would not hide it
 };
 
-/// Three things follow the steps. Rates: fitted to compute times (RateFit). The length of requests, as their tokens'
-/// share of attention shows it: T in tokens, and the target where it is that of efficient steps, are for these lengths.
-/// Gamma: rises while full steps are exposed to transfers, falls slowly while they are not. The rule in use changes
-/// only when one of them has moved by a few percent.
+/// Three things follow the steps that are at least a quarter full. Rates: fitted to compute times (RateFit). The length
+/// of requests, as their tokens' share of attention shows it: T in tokens, and the target where it is that of efficient
+/// steps, are for these lengths. Gamma: rises while full steps are exposed to transfers, falls slowly while they are
+/// not. The rule in use changes only when one of them has moved by a few percent.
 class LoadController final {
  public:
   LoadController(const ModelShape& shape, const LoadControllerSpec& spec);

@@ -12,9 +12,9 @@ struct TimedWork {
   double seconds = 0;
 };
 
-/// Recursive least squares on relative errors, with forgetting: seconds = attention x attention_seconds + other x
-/// other_seconds, where both factors are 1 until steps say otherwise. Steps all alike cannot tell the two apart, and
-/// move both; steps of other lengths then do, within a few. Deterministic.
+/// Fits seconds = attention x attention_seconds + other x other_seconds, where both factors are 1 until steps say
+/// otherwise: recursive least squares on relative errors, with forgetting. Steps all alike cannot tell the two factors
+/// apart, and move both; steps of other lengths then do, within a few. Deterministic.
 class RateFit final {
  public:
   struct Factors {
@@ -27,12 +27,12 @@ class RateFit final {
 
  private:
   Factors factors_;
-  /// Covariance, in units of the variance of one observation's relative error.
+  /// Covariance of the factors, in units of the variance of one observation's relative error.
   double attention_variance_ = kVarianceMax;
   double other_variance_ = kVarianceMax;
   double covariance_ = 0;
 
-  static constexpr double kVarianceMax = 25;  // with errors of 5 %: factors may well be off by 25 %
+  static constexpr double kVarianceMax = 100;  // with errors of 5 %: factors may well be off by half
 };
 
 }  // namespace zp

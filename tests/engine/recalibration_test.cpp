@@ -73,8 +73,8 @@ double exposed_share(std::span<const RecordedStep> steps) {
 struct Seen {
   SaturationStats at_start, after_short, after_long;
   double exposed_short = 0;
-  double exposed_first = 0;   // of the long requests' first steps, which were planned before any had run
-  double exposed_later = 0;   // from the fifth step on
+  double exposed_first = 0;  // of the long requests' first steps, which were planned before any had run
+  double exposed_later = 0;  // from the fifth step on
   size_t long_steps = 0;
 };
 
@@ -93,7 +93,8 @@ Seen run(const EngineConfig& config, int32_t long_requests) {
   seen.long_steps = steps.size();
   const size_t first = std::min<size_t>(4, steps.size());
   seen.exposed_first = exposed_share(std::span(steps).first(first));
-  seen.exposed_later = steps.size() > first + 1 ? exposed_share(std::span(steps).subspan(first, steps.size() - first - 1)) : 0;
+  seen.exposed_later =
+      steps.size() > first + 1 ? exposed_share(std::span(steps).subspan(first, steps.size() - first - 1)) : 0;
   return seen;
 }
 

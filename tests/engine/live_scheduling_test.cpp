@@ -13,13 +13,14 @@
 namespace zp {
 namespace {
 
-using ::testing::ElementsAre;
 using test::ManualRank;
 using test::small_shape;
+using ::testing::ElementsAre;
 
 struct Wanted {
   int32_t priority = 0;
   std::optional<int64_t> deadline_ns{};
+  bool answered = true;  // else it fails
 };
 
 class LiveScheduling : public ::testing::Test {
@@ -31,6 +32,7 @@ class LiveScheduling : public ::testing::Test {
     config.load = token_load(target);
     config.step_tokens_max = 4 * target;
     config.queue_max = 256;
+    config.bypass_max = bypass_max_;
     dispatcher_ = std::make_unique<Dispatcher>(
         config, small_shape(), clock_,
         [this](int32_t, StepRunner::Report report) {
@@ -41,7 +43,7 @@ class LiveScheduling : public ::testing::Test {
         Dispatcher::Options{.policy = policy});
   }
 
-  void submit(std::vector<int32_t> tokens, const Wanted& wanted = {}) {
+  uint64_t submit(std::vector<int32_t> tokens, const Wanted& wanted = {}) {
     CheckedRequest request;
     request.schedule.chain = BlockChain("", tokens);
     request.schedule.tokens = std::move(tokens);
@@ -49,8 +51,8 @@ class LiveScheduling : public ::testing::Test {
     request.deadline_ns = wanted.deadline_ns;
     request.candidates = {1};
     const int32_t last = request.schedule.tokens.back();
-    (void)dispatcher_->submit(std::move(request), [this, last](uint64_t, const Outcome& outcome) {
-      EXPECT_TRUE(std::holds_alternative<Answer>(outcome));
+    return dispatcher_->submit(std::move(request), [this, last, wanted](uint64_t, const Outcome& outcome) {
+      EXPECT_EQ(std::holds_alternative<Answer>(outcome), wanted.answered);
       answered_.push_back(last);
       if (last == kHold) {
         held_.set_value();
@@ -59,14 +61,14 @@ class LiveScheduling : public ::testing::Test {
     });
   }
   // Of 64 tokens, with nothing in common with others.
-  void submit_full(int32_t number) { submit(std::vector<int32_t>(64, number)); }
+  void submit_full(int32_t number) { (void)submit(std::vector<int32_t>(64, number)); }
 
   // Holds the scheduling thread, in the callback of a request that the first rank runs: what is submitted until
   // release() is there at once.
   void hold() {
     held_ = {};
     release_ = {};
-    submit({kHold});
+    (void)submit({kHold});
     (void)ranks_[0]->run_one();
     held_.get_future().wait();
     answered_.clear();
@@ -81,6 +83,7 @@ class LiveScheduling : public ::testing::Test {
   }
 
   static constexpr int32_t kHold = 999;
+  int32_t bypass_max_ = 4096;
 
   SteadyClock clock_;
   std::promise<void> held_;
@@ -133,7 +136,7 @@ TEST_F(LiveScheduling, ARankNeverWaitsForThePlannerWhileFullStepsAreQueued) {
 TEST_F(LiveScheduling, TimeInWhichARankWaitsForThePlannerIsCounted) {
   make(1);
   submit_full(1);
-  submit(std::vector<int32_t>(40, 2));
+  (void)submit(std::vector<int32_t>(40, 2));
   while (dispatcher_->stats().steps < 1) ranks_[0]->run_if_started();
   (void)ranks_[0]->run_one();
   dispatcher_->drain();
@@ -144,7 +147,7 @@ TEST_F(LiveScheduling, PoliciesChooseRanks) {
   // What is held counts as the first request of round robin.
   make(2, "round-robin");
   hold();
-  for (int32_t i = 0; i < 4; ++i) submit({i, i});
+  for (int32_t i = 0; i < 4; ++i) (void)submit({i, i});
   release();
   EXPECT_EQ(ranks_[1]->run_one(), 4U) << "the first and the third";
   EXPECT_EQ(ranks_[0]->run_one(), 4U);
@@ -159,7 +162,7 @@ class TenRequests : public LiveScheduling {
     std::vector<int32_t> tokens;
     for (int32_t t = 0; t < 4096; ++t) tokens.push_back(t % 900);
     tokens.insert(tokens.end(), static_cast<size_t>(21 + i), i);
-    submit(std::move(tokens));
+    (void)submit(std::move(tokens));
   }
   void expect_one_prefix() {
     const EngineStats stats = dispatcher_->stats();
@@ -208,24 +211,64 @@ TEST_F(TenRequests, WhileTheFirstRunsToo) {
   EXPECT_EQ(stats.computed_tokens, 4096 + kSuffixes);
 }
 
+// The running step fails that was to make the prefix which the staged one reads: nine requests are planned anew, where
+// nothing is promised, and cost a prefix again. (The one that was running has one more try too.)
+TEST_F(TenRequests, ABrokenPromiseIsPlannedAnewElsewhere) {
+  make(2, "prefix-saturation", 4096);
+  submit_tenth(0);
+  while (ranks_[0]->started() == 0) std::this_thread::yield();
+  for (int32_t i = 1; i < 10; ++i) submit_tenth(i);
+  (void)ranks_[0]->run_one(std::make_exception_ptr(Error(ErrorCode::kDevice, "the card fell off")));
+  // What it had been given besides is dropped, whatever comes of it.
+  run_all();
+  const EngineStats stats = dispatcher_->stats();
+  EXPECT_EQ(stats.answered, 10);
+  EXPECT_EQ(stats.ranks[0].computed_tokens, 0);
+  EXPECT_EQ(stats.ranks[1].computed_tokens, 4096 + kSuffixes);
+}
+
 TEST_F(LiveScheduling, HigherPrioritiesGoFirst) {
   make(1);
   hold();
-  submit(std::vector<int32_t>(64, 1));
-  submit(std::vector<int32_t>(64, 2), {.priority = 1});
-  submit(std::vector<int32_t>(64, 3), {.priority = 2});
+  (void)submit(std::vector<int32_t>(64, 1));
+  (void)submit(std::vector<int32_t>(64, 2), {.priority = 1, .deadline_ns = {}});
+  (void)submit(std::vector<int32_t>(64, 3), {.priority = 2, .deadline_ns = {}});
   release();
   run_all();
   EXPECT_THAT(answered_, ElementsAre(3, 2, 1));
+}
+
+TEST_F(LiveScheduling, NobodyIsPassedForEver) {
+  bypass_max_ = 5;
+  make(1);
+  hold();
+  submit_full(100);
+  for (int32_t i = 0; i < 12; ++i) (void)submit(std::vector<int32_t>(64, i), {.priority = 1, .deadline_ns = {}});
+  release();
+  run_all();
+  EXPECT_EQ(std::ranges::find(answered_, 100) - answered_.begin(), 5);
+}
+
+TEST_F(LiveScheduling, CancelledRequestsLeaveBeforeTheyCostAnything) {
+  make(1);
+  hold();
+  submit_full(1);
+  const uint64_t cancelled = submit({2, 2, 2}, {.priority = 0, .deadline_ns = {}, .answered = false});
+  (void)submit({3, 3});
+  dispatcher_->cancel(cancelled);
+  release();
+  run_all();
+  EXPECT_EQ(dispatcher_->stats().ranks[0].computed_tokens, 1 + 64 + 2);
+  EXPECT_EQ(dispatcher_->stats().failed, 1);
 }
 
 // A deadline nearer than a second presses: its request goes first and takes nothing along; one far away does nothing.
 TEST_F(LiveScheduling, APressingDeadlineGoesFirstAndAlone) {
   make(1);
   hold();
-  submit({1, 1});
-  submit({2, 2}, {.priority = 0, .deadline_ns = 3'600'000'000'000});
-  submit({3, 3, 3}, {.priority = 0, .deadline_ns = 1'000'000});
+  (void)submit({1, 1});
+  (void)submit({2, 2}, {.priority = 0, .deadline_ns = 3'600'000'000'000});
+  (void)submit({3, 3, 3}, {.priority = 0, .deadline_ns = 1'000'000});
   release();
   EXPECT_EQ(ranks_[0]->run_one(), 3U);
   EXPECT_EQ(ranks_[0]->run_one(), 4U);

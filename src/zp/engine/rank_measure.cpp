@@ -2,6 +2,7 @@
 #include "zp/engine/rank_measure.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "zp/engine/calibration.h"
@@ -15,7 +16,7 @@ constexpr int64_t kSequenceTokens = 1024;
 constexpr double kLayerSeconds = 0.03;  // no more tokens are taken once a layer of twice as many would take this long
 constexpr double kBatchSeconds = 0.015;
 constexpr double kBatchMax = 256;
-constexpr int32_t kRepeats = 3;
+constexpr size_t kRepeats = 3;
 constexpr double kRateMax = 1e17;  // where the clock is too coarse to tell
 
 template <typename Issue>
@@ -64,15 +65,16 @@ class LayerTimer final {
 
   /// Each part once, or in batches for more digits.
   [[nodiscard]] LayerSeconds run(int64_t tokens, bool batches) {
-    const auto& [shape, limits, forward, experts, stream] = parts_;
+    Forward& forward = parts_.forward;
+    Stream& stream = parts_.stream;
     const auto time = [&](const auto& part) {
       return batches ? timed_in_batch(parts_.stream, part) : timed(parts_.stream, part);
     };
-    const ForwardStep step = made_up_step(shape, tokens, kSequenceTokens);
+    const ForwardStep step = made_up_step(parts_.shape, tokens, kSequenceTokens);
     const std::vector<LayerMetadata> metadata = forward.metadata_of(step);
     const ChunkRows rows{.row = 0, .at = 0, .count = tokens};
     const std::span<const std::byte* const> blobs =
-        moe_ ? experts.resident_layer(layer_, stream) : std::span<const std::byte* const>();
+        moe_ ? parts_.experts.resident_layer(layer_, stream) : std::span<const std::byte* const>();
     LayerSeconds seconds;
     forward.embed(stream, step);
     const auto before = [&] {
@@ -113,16 +115,17 @@ double rate_of(int64_t flops, double seconds) {
   return seconds > 0 ? std::min(kRateMax, static_cast<double>(flops) / seconds) : kRateMax;
 }
 
-// The quickest of a few: whatever else the machine does makes them slower.
-LayerSeconds quickest(LayerTimer& timer, int64_t tokens) {
-  LayerSeconds best = timer.run(tokens, true);
-  for (int32_t i = 1; i < kRepeats; ++i) {
-    const LayerSeconds next = timer.run(tokens, true);
-    best = {.attention = std::min(best.attention, next.attention),
-            .dense = std::min(best.dense, next.dense),
-            .expert = std::min(best.expert, next.expert)};
-  }
-  return best;
+// Medians of a few: other work makes single ones slower, and a modelled device that woke late makes the next quicker.
+LayerSeconds usual(LayerTimer& timer, int64_t tokens) {
+  std::array<LayerSeconds, kRepeats> runs{};
+  for (LayerSeconds& run : runs) run = timer.run(tokens, true);
+  const auto median = [&](double LayerSeconds::*part) {
+    std::ranges::sort(runs, {}, part);
+    return runs[kRepeats / 2].*part;
+  };
+  return {.attention = median(&LayerSeconds::attention),
+          .dense = median(&LayerSeconds::dense),
+          .expert = median(&LayerSeconds::expert)};
 }
 
 }  // namespace
@@ -134,7 +137,7 @@ MeasuredRank measure_rank(const MeasureParts& parts) {
   (void)timer.run(tokens, false);  // the first time, memory is touched and code loaded
   while (tokens < tokens_max && 2 * timer.run(tokens, false).total() < kLayerSeconds)
     tokens = std::min(2 * tokens, tokens_max);
-  const LayerSeconds seconds = quickest(timer, tokens);
+  const LayerSeconds seconds = usual(timer, tokens);
 
   const ModelShape& shape = parts.shape;
   const LinearFlops linear = linear_flops(shape, timer.kind());

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "zp/base/check.h"
 #include "zp/base/error.h"
@@ -106,6 +108,25 @@ void HybridExperts::abandon(const std::exception_ptr& failure) {
   }
 }
 
+// The links are shared with what fills slots and window after a start; but not for ever waited for.
+void HybridExperts::await_quiet() {
+  constexpr std::chrono::milliseconds kLook(2);
+  constexpr int32_t kLooksMax = 500;
+  constexpr int32_t kQuietLooks = 3;
+  int32_t quiet = 0;
+  for (int32_t look = 0; look < kLooksMax && quiet < kQuietLooks; ++look) {
+    std::this_thread::sleep_for(kLook);
+    const std::lock_guard lock(mutex_);
+    // With full slots the gatherer does nothing, so what it keeps of their copies may be looked at.
+    const auto has_arrived = [](const SlotCopies& copies) {
+      return std::ranges::all_of(copies.ready, [](const Event& e) { return e.status() != EventStatus::kPending; });
+    };
+    const bool idle =
+        !ring_.has_room() && std::ranges::all_of(slots_, has_arrived) && channel_.streamer(rank_).is_idle();
+    quiet = idle ? quiet + 1 : 0;
+  }
+}
+
 // What ranks keep of the first layer of experts, which all have, stands for what comes from peers.
 HybridExperts::LinkTimings HybridExperts::time_links(std::span<std::byte> scratch) {
   const Placement& placement = cluster_.placement();
@@ -122,6 +143,7 @@ HybridExperts::LinkTimings HybridExperts::time_links(std::span<std::byte> scratc
     if (from_host.size() == from_peers.size()) break;
     from_host.push_back({scratch.data(), cluster_.address(id, rank_), bytes});
   }
+  await_quiet();
   const std::unique_ptr<Stream> peers = device_.create_stream("timed gather", StreamUse::kPeerLink);
   const std::unique_ptr<Stream> host = device_.create_stream("timed host", StreamUse::kHostLink);
   return {time_copies(*peers, from_peers), time_copies(*host, from_host)};

@@ -75,6 +75,7 @@ class HybridExperts final : public ExpertSource {
     std::vector<Event> ready;
     int64_t peers_ready_ns = 0;
   };
+  void await_quiet();
   void gather();
   [[nodiscard]] bool await_work();
   [[nodiscard]] bool fetch();

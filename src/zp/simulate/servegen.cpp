@@ -102,9 +102,8 @@ Workload read_servegen(const std::filesystem::path& path) {
     if (value["input_tokens"].get(lengths)) fail(ErrorCode::kCorrupt, "{} is missing or no string", where);
     const std::vector<Share> shares = DistributionReader(lengths, where).read();
     for (int32_t i = 0; i < kServeGenRequests; ++i)
-      workload.requests.push_back({.pieces = {{.text = number++,
-                                               .offset = 0,
-                                               .count = static_cast<int32_t>(length_of(shares, i))}}});
+      workload.requests.push_back(
+          {.pieces = {{.text = number++, .offset = 0, .count = static_cast<int32_t>(length_of(shares, i))}}});
   }
   if (workload.requests.empty()) fail(ErrorCode::kCorrupt, "{} has no windows", path.string());
   return workload;

@@ -15,7 +15,7 @@ namespace {
 class ServeGen : public ::testing::Test {
  protected:
   std::filesystem::path write(const std::string& text) {
-    const std::filesystem::path path = std::filesystem::path(folder_.path()) / "chunk-1-dataset.json";
+    std::filesystem::path path = std::filesystem::path(folder_.path()) / "chunk-1-dataset.json";
     std::ofstream(path) << text;
     return path;
   }

@@ -133,6 +133,9 @@ void print_ranks(const EngineStats& stats) {
   if (modes.send_activations > 0) note("; {} steps sent activations", modes.send_activations);
   note("\n");
   print_rank_table(stats);
+  if (stats.saturation && stats.saturation->recalibrations > 0)
+    note("rates, gamma or lengths moved {} times: gamma is {:.2f}, steps are filled to {} of a layer\n",
+         stats.saturation->recalibrations, stats.saturation->gamma, in_all_units(stats.saturation->target));
   for (size_t r = 0; r < stats.ranks.size(); ++r)
     if (!stats.ranks[r].failure.empty()) note("{}\n", stats.ranks[r].failure);
 }

@@ -52,8 +52,8 @@ inline constexpr int32_t kStepsPerRank = 2;
 /// or makes are pinned; a block is pending exactly while the step that makes it is unfinished. One thread owns a
 /// Scheduler; no call blocks, and none does I/O.
 ///
-/// The engine's loop: submit() what arrives; for every rank with fewer than kStepsPerRank steps call next_step() until
-/// it gives nothing; finish_step() each step in the order of its rank.
+/// The loop of who runs ranks (Router): submit() what arrives; next_steps() for the ranks without a step, then for
+/// those with fewer than kStepsPerRank; finish_step() each step in the order of its rank.
 class Scheduler final {
  public:
   /// `config` must be valid (validate()); `clock` must outlive this. No policy: PrefixSaturationPolicy.

@@ -1,10 +1,14 @@
 // Engine options on the command line.
 #include "engine_options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <map>
 
 #include "quantity.h"
+#include "zp/schedule/policy.h"
 
 namespace zp::app {
 namespace {
@@ -40,6 +44,57 @@ BelowThreshold parse_below_threshold(const std::string& text) {
                                                                {"fetch-routed", BelowThreshold::kFetchRouted},
                                                                {"send-activations", BelowThreshold::kSendActivations}};
   return kModes.at(text);
+}
+
+// "8192" is tokens, "3.5ms" the predicted time of a layer; empty: measured.
+void parse_step_target(const std::string& text, TargetConfig& target) {
+  const std::string option = "--step-target";
+  static const Units kUnits = {{"ms", 1}, {"us", 1e-3}, {"s", 1e3}};
+  if (text.empty()) return;
+  if (text.find_first_not_of("0123456789") == std::string::npos) {
+    if (text.size() > 9) fail(ErrorCode::kInvalidArgument, "{} is '{}'; so many tokens are in no step", option, text);
+    target.tokens = std::stoll(text);
+  } else {
+    target.milliseconds =
+        parse_quantity(option, text, kUnits, "tokens, such as 8192, or a layer's time, such as 3.5ms");
+  }
+}
+
+void add_target_options(CLI::App& command, EngineOptions& options) {
+  EngineConfig& config = options.config;
+  const char* group = "Scheduling";
+  command
+      .add_option("--policy", config.policy,
+                  fmt::format("Which rank a request goes to: {}", fmt::join(policy_names(), ", ")))
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--step-target", options.step_target,
+                  "Fill steps to this many tokens, such as 8192, or to this predicted time of a layer, such as 3.5ms, "
+                  "instead of what hides the transfer of experts")
+      ->group(group);
+  command
+      .add_option("--step-tokens", config.step_tokens,
+                  "From so many tokens on steps are efficient: they are filled to no less; by default 4096, on a GPU "
+                  "32768 if they fit")
+      ->group(group);
+  command
+      .add_option("--max-step-tokens", config.max_step_tokens,
+                  "No step computes more, unless one request has more; memory is planned for it. 0: twice as many as "
+                  "above")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--gamma", config.target.gamma,
+                  "By how much a layer's compute should exceed the transfer of the next one's experts, at first")
+      ->capture_default_str()
+      ->group(group);
+  command.add_flag("!--no-adapt", config.target.adapt, "Keep gamma, rates and target as measured at the start")
+      ->group(group);
+  command
+      .add_option("--calibration", options.calibration,
+                  "File of an earlier run's --save-calibration, instead of measuring")
+      ->group(group);
 }
 
 void add_expert_options(CLI::App& command, EngineOptions& options) {
@@ -132,13 +187,11 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--memory-limit", options.memory_limit, "Refuse to start beyond this, such as 16GiB");
   command.add_option("--max-context", config.max_context_tokens, "Longest context in tokens; 0: the model's own limit")
       ->capture_default_str();
-  command.add_option(
-      "--step-tokens", config.step_tokens,
-      "A step is filled until it computes this many tokens; by default 4096, on a GPU 32768 if they fit");
   command.add_option("--chunk-tokens", config.chunk_tokens,
                      "Tokens that everything but attention works on at a time; by default 2048, on a GPU 16384");
   command.add_option("--max-pending", config.max_pending_requests, "Rows read ahead of their answers")
       ->capture_default_str();
+  add_target_options(command, options);
   add_expert_options(command, options);
   command.add_flag("--reference", config.reference_ops, "Use the slow reference operations, to look for errors");
 }
@@ -159,6 +212,8 @@ EngineConfig engine_config(const EngineOptions& options) {
   config.experts.host_bytes = parse_bytes("--host-memory", options.host_memory);
   config.experts.peer_link.bytes_per_second = parse_bandwidth("--link-bandwidth", options.link_bandwidth);
   config.experts.host_link.bytes_per_second = parse_bandwidth("--host-bandwidth", options.host_bandwidth);
+  config.target.calibration = options.calibration;
+  parse_step_target(options.step_target, config.target);
   config.paced_flops_per_second = parse_pace("--pace", options.pace);
   return config;
 }

@@ -24,9 +24,12 @@ struct EngineOptions {
   std::string link_bandwidth;
   std::string host_bandwidth;
   std::string pace;
+  std::string step_target;
+  std::string calibration;
 };
 
-/// Adds --model, --device, --ranks, --threads, --dtype, the sizes, and what concerns experts and their links.
+/// Adds --model, --device, --ranks, --threads, --dtype, the sizes, and what concerns scheduling, experts
+/// and their links.
 void add_engine_options(CLI::App& command, EngineOptions& options);
 /// Throws kInvalidArgument, naming the option.
 [[nodiscard]] EngineConfig engine_config(const EngineOptions& options);

@@ -11,6 +11,7 @@
 #include "zeroprefill/engine.h"
 #include "zp/base/error.h"
 #include "zp/plan/hardware_file.h"
+#include "zp/schedule/calibration_file.h"
 #include "zp/shape/known_models.h"
 
 namespace zp::app {
@@ -60,6 +61,12 @@ void add_plan_options(CLI::App& command, const char* devices, PlanOptions& optio
   command.add_option("--window", options.window, "Layers that host streamers may be ahead")->capture_default_str();
   command.add_option("--gamma", options.gamma, "By how much the compute of a layer should exceed the transfer")
       ->capture_default_str();
+  command.add_option("--calibration", options.calibration,
+                     "File of `run --save-calibration`, whose rates and links take the place of the profile's");
+  command
+      .add_option("--step-tokens", options.step_tokens,
+                  "From so many tokens on steps are efficient; 0: as the profile says")
+      ->capture_default_str();
   command
       .add_option("--threshold-rate", options.rate,
                   "F in T = t_EP x F x gamma: the rate achieved, or the data sheet's peak, as in the paper")
@@ -88,6 +95,13 @@ PlanSpec plan_spec(const PlanOptions& options, const ModelShape& shape) {
                 .window = options.window,
                 .gamma = options.gamma,
                 .rate = options.rate == "peak" ? ThresholdRate::kPeak : ThresholdRate::kAchieved};
+  if (!options.calibration.empty()) use_measured(read_calibration(options.calibration).measured, spec);
+  if (options.step_tokens != 0) {
+    if (options.step_tokens < 1 || options.step_tokens > int64_t{1} << 30)
+      fail(ErrorCode::kInvalidArgument, "--step-tokens is {}; it must be 0 or lie in [1, {}]", options.step_tokens,
+           int64_t{1} << 30);
+    spec.hardware.efficient_step_tokens = options.step_tokens;
+  }
   const std::vector<std::string> problems = validate(spec);
   if (!problems.empty()) fail(ErrorCode::kInvalidArgument, "{}", fmt::join(problems, "\n"));
   return spec;

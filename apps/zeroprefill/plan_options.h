@@ -22,6 +22,8 @@ struct PlanOptions {
   int32_t window = 4;
   double gamma = 1.2;
   std::string rate = "achieved";
+  std::string calibration;
+  int64_t step_tokens = 0;
 };
 
 /// Adds the options; `devices` is the name of the one that says how many ("--gpus", "--ranks").

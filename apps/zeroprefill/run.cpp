@@ -37,6 +37,7 @@ struct RunOptions {
   std::string output = "-";
   std::string summary;
   std::string trace;
+  std::string save_calibration;
 };
 
 // The labels' token ids. A context's last token decides how a label is tokenized, and every context of a task ends with
@@ -181,12 +182,13 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
 // Opening an output empties it, so none may be something that is read, or another output.
 void require_safe_outputs(const RunOptions& options) {
   std::vector<std::filesystem::path> outputs;
-  for (const std::string& output : {options.output, options.summary, options.trace}) {
+  for (const std::string& output : {options.output, options.summary, options.trace, options.save_calibration}) {
     if (output.empty() || output == "-") continue;
     outputs.push_back(std::filesystem::weakly_canonical(output));
     if (std::count(outputs.begin(), outputs.end(), outputs.back()) > 1)
-      fail(ErrorCode::kInvalidArgument, "two of --output, --summary and --trace are the same file, {}", output);
-    for (const std::string& input : {options.input, options.task})
+      fail(ErrorCode::kInvalidArgument,
+           "two of --output, --summary, --trace and --save-calibration are the same file, {}", output);
+    for (const std::string& input : {options.input, options.task, options.engine.calibration})
       if (!input.empty()) require_different_files(input, output);
     std::error_code error;
     if (!std::filesystem::exists(output, error)) continue;
@@ -201,6 +203,7 @@ class Reports final {
   explicit Reports(const RunOptions& options) {
     if (!options.summary.empty()) summary_.emplace(options.summary);
     if (!options.trace.empty()) trace_.emplace(options.trace);
+    if (!options.save_calibration.empty()) calibration_.emplace(options.save_calibration);
   }
   void write(const RunSummary& summary, const Engine& engine) {
     if (trace_) {
@@ -209,6 +212,10 @@ class Reports final {
       if (summary.stats.dropped_spans > 0)
         note("the trace has no room for {} later spans, which it leaves out\n", summary.stats.dropped_spans);
     }
+    if (calibration_) {
+      calibration_->write_lines(engine.calibration_json());
+      calibration_->close();
+    }
     print_summary(summary);
     if (summary_) write_summary(summary, *summary_);
   }
@@ -216,13 +223,16 @@ class Reports final {
  private:
   std::optional<OutputFile> summary_;
   std::optional<OutputFile> trace_;
+  std::optional<OutputFile> calibration_;
 };
 
 std::unique_ptr<Engine> make_engine(const RunOptions& options) {
   EngineConfig config = engine_config(options.engine);
   config.trace = !options.trace.empty();
   config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
-  return Engine::create(config);
+  std::unique_ptr<Engine> engine = Engine::create(config);
+  print_saturation(engine->stats());
+  return engine;
 }
 
 TaskMetricsSummary run_rows(RowReader& rows, const Submitter& to, Collector& collector) {
@@ -290,6 +300,9 @@ Command add_run(CLI::App& app) {
   command->add_option("--output", options->output, "Answers as JSON lines, in input order; - for stdout")
       ->capture_default_str();
   command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");
+  command->add_option("--save-calibration", options->save_calibration,
+                      "Write what was measured, as the run has corrected it, to this JSON file: for --calibration and "
+                      "simulate");
   command->add_option("--trace", options->trace,
                       "Write what each rank did when to this JSON file, for chrome://tracing or ui.perfetto.dev");
   return [options] { return run(*options); };

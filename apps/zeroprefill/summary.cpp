@@ -1,6 +1,10 @@
 // Writes run summaries.
 #include "summary.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -54,7 +58,9 @@ nlohmann::ordered_json rank_json(const RankStats& rank) {
            {{"gather_all", rank.steps_by_mode.gather_all},
             {"fetch_routed", rank.steps_by_mode.fetch_routed},
             {"send_activations", rank.steps_by_mode.send_activations}}},
+          {"staged_steps", rank.staged_steps},
           {"computed_tokens", rank.computed_tokens},
+          {"cached_tokens", rank.cached_tokens},
           {"compute_seconds", rank.compute_seconds},
           {"exposed_seconds", rank.exposed_seconds},
           {"peer_wait_seconds", rank.peer_wait_seconds},
@@ -62,9 +68,57 @@ nlohmann::ordered_json rank_json(const RankStats& rank) {
           {"active_seconds", rank.active_seconds},
           {"idle_fraction", rank.idle_fraction()},
           {"allocations", rank.allocations},
-          {"fill", rank.fill},
+          {"planner_wait_seconds", rank.planner_wait_seconds},
+          {"load", rank.load},
+          {"load_of_target", rank.fill},
           {"exposed_seconds_by_layer", rank.exposed_seconds_by_layer},
           {"failure", rank.failure.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(rank.failure)}};
+}
+
+nlohmann::ordered_json work_json(const WorkAmount& work) {
+  return {{"flops", work.flops}, {"tokens", work.tokens}, {"milliseconds", work.milliseconds}};
+}
+
+nlohmann::ordered_json saturation_json(const SaturationStats& s) {
+  return {{"attention_flops_per_second", s.attention_flops_per_second},
+          {"dense_flops_per_second", s.dense_flops_per_second},
+          {"expert_flops_per_second", s.expert_flops_per_second},
+          {"peer_bytes_per_second", s.peer_bytes_per_second},
+          {"host_bytes_per_second", s.host_bytes_per_second},
+          {"transfer_seconds", s.transfer_seconds},
+          {"gamma", s.gamma},
+          {"context_tokens", s.context_tokens},
+          {"threshold", work_json(s.threshold)},
+          {"target", work_json(s.target)},
+          {"step_tokens_max", s.step_tokens_max},
+          {"recalibrations", s.recalibrations}};
+}
+
+// "12.3 MFLOP".
+std::string si(double value, const char* unit) {
+  constexpr std::array<const char*, 7> kPrefixes = {"", "k", "M", "G", "T", "P", "E"};
+  size_t i = 0;
+  for (; value >= 1000 && i + 1 < kPrefixes.size(); ++i) value /= 1000;
+  return fmt::format("{:.3g} {}{}", value, kPrefixes[i], unit);
+}
+
+std::string in_all_units(const WorkAmount& work) {
+  return fmt::format("{} = {:.0f} tokens = {:.3g} ms", si(work.flops, "FLOP"), work.tokens, work.milliseconds);
+}
+
+constexpr size_t kRanksShown = 16;
+
+void print_rank_table(const EngineStats& stats) {
+  note("rank  steps  load/target  reused  exposed  peer wait  planner wait\n");
+  for (size_t r = 0; r < std::min(stats.ranks.size(), kRanksShown); ++r) {
+    const RankStats& rank = stats.ranks[r];
+    const auto share = [](double part, double whole) { return whole > 0 ? 100 * part / whole : 0; };
+    const auto tokens = static_cast<double>(rank.cached_tokens + rank.computed_tokens);
+    note("{:>4} {:>6} {:>12.2f} {:>5.1f} % {:>6.1f} % {:>8.1f} % {:>11.3f} s\n", r, rank.steps, rank.fill,
+         share(static_cast<double>(rank.cached_tokens), tokens), share(rank.exposed_seconds, rank.compute_seconds),
+         share(rank.peer_wait_seconds, rank.compute_seconds), rank.planner_wait_seconds);
+  }
+  if (stats.ranks.size() > kRanksShown) note("...   {} more in --summary\n", stats.ranks.size() - kRanksShown);
 }
 
 void print_group(const GroupStats& stats) {
@@ -87,6 +141,10 @@ void print_ranks(const EngineStats& stats) {
   if (modes.fetch_routed > 0) note("; {} steps fetched only experts that were needed", modes.fetch_routed);
   if (modes.send_activations > 0) note("; {} steps sent activations", modes.send_activations);
   note("\n");
+  print_rank_table(stats);
+  if (stats.saturation && stats.saturation->recalibrations > 0)
+    note("rates, gamma or lengths moved {} times: gamma is {:.2f}, steps are filled to {} of a layer\n",
+         stats.saturation->recalibrations, stats.saturation->gamma, in_all_units(stats.saturation->target));
   for (size_t r = 0; r < stats.ranks.size(); ++r)
     if (!stats.ranks[r].failure.empty()) note("{}\n", stats.ranks[r].failure);
 }
@@ -128,6 +186,8 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
       {"device", s.stats.device},
       {"operations", s.stats.operations},
       {"experts", s.stats.experts},
+      {"load_unit", s.stats.load_unit},
+      {"saturation", s.stats.saturation ? saturation_json(*s.stats.saturation) : nlohmann::ordered_json(nullptr)},
       {"ranks", ranks},
       {"memory_plan_bytes",
        {{"each_rank", plan_json(s.stats.memory_plan.rank)}, {"host", plan_json(s.stats.memory_plan.host)}}}};
@@ -148,6 +208,23 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
 void write_summary(const RunSummary& summary, OutputFile& file) {
   file.write_lines(to_json(summary).dump(2) + "\n");
   file.close();
+}
+
+void print_saturation(const EngineStats& stats) {
+  if (!stats.saturation) return;
+  const SaturationStats& s = *stats.saturation;
+  note("measured: attention {}, dense products {}, experts {}", si(s.attention_flops_per_second, "FLOP/s"),
+       si(s.dense_flops_per_second, "FLOP/s"), si(s.expert_flops_per_second, "FLOP/s"));
+  if (s.peer_bytes_per_second > 0) note("; from other ranks {}", si(s.peer_bytes_per_second, "B/s"));
+  if (s.host_bytes_per_second > 0) note("; from host memory {}", si(s.host_bytes_per_second, "B/s"));
+  note("\n");
+  if (s.transfer_seconds > 0)
+    note("t_EP {:.3g} ms, gamma {:.2f}: T = {} of a layer (requests of {:.0f} tokens)\n", s.transfer_seconds * 1e3,
+         s.gamma, in_all_units(s.threshold), s.context_tokens);
+  note("steps are filled to {} of a layer\n", in_all_units(s.target));
+  if (s.target.tokens > static_cast<double>(s.step_tokens_max))
+    note("but hold at most {} tokens, too few to hide all transfers; --max-step-tokens takes more memory for more\n",
+         s.step_tokens_max);
 }
 
 void print_summary(const RunSummary& s) {

@@ -18,6 +18,8 @@ struct RunSummary {
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSummary& summary);
 /// Throws kIo naming the path.
 void write_summary(const RunSummary& summary, OutputFile& file);
+/// What was measured at start-up and what it makes of a full step, on stderr; nothing where nothing was measured.
+void print_saturation(const EngineStats& stats);
 /// A few lines on stderr.
 void print_summary(const RunSummary& summary);
 

@@ -61,6 +61,17 @@ struct ExpertConfig {
   LinkConfig host_link;                ///< of each rank, from host memory; CPU only
 };
 
+/// When a step is full (docs/notes/scheduling.md). Unless `tokens` or `milliseconds` fixes it, a step is filled until
+/// the predicted time of a layer reaches max(T, that of EngineConfig::step_tokens tokens), with T = gamma x t_EP, the
+/// time in which a layer's experts arrive.
+struct TargetConfig {
+  double gamma = 1.2;                  ///< to begin with, in [1, 2]
+  bool adapt = true;                   ///< gamma and rates follow what steps take; false: they stay as measured
+  std::optional<int64_t> tokens;       ///< a step is filled until it computes this many
+  std::optional<double> milliseconds;  ///< a step is filled to this predicted time of a layer
+  std::filesystem::path calibration;   ///< rates and links from this file (calibration_json()) instead of measuring
+};
+
 /// One line of a memory plan.
 struct MemoryItem {
   std::string consumer;
@@ -113,10 +124,13 @@ struct EngineConfig {
   bool trace = false;                 ///< note what each rank did when, for trace_json()
   ComputeType compute = ComputeType::kAuto;
   bool reference_ops = false;  ///< the slow specification instead of the fast operations, to look for errors
-  /// A step is filled until it computes step_tokens; everything but attention works on chunk_tokens at a time. Unset:
-  /// 4096 and 2048 on the CPU; 32768 and 16384 on a GPU, or as much of this as its memory allows.
+  std::string policy = "prefix-saturation";  ///< which rank a request goes to: a name of `simulate --policy`
+  TargetConfig target;                       ///< when a step is full
+  /// From step_tokens on steps are efficient: the target is no less. Everything but attention works on chunk_tokens at
+  /// a time. Unset: 4096 and 2048 on the CPU; 32768 and 16384 on a GPU, or as much of this as its memory allows.
   std::optional<int64_t> step_tokens;
   std::optional<int64_t> chunk_tokens;
+  int64_t max_step_tokens = 0;             ///< no step computes more, unless one request has more; 0: 2 x step_tokens
   int64_t max_context_tokens = 0;          ///< longest context accepted; 0: what the model was made for
   std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
   std::optional<uint64_t>
@@ -140,6 +154,9 @@ struct Request {
   std::vector<Candidate> candidates;  ///< 1 to 65,536
   std::string cache_salt;             ///< only requests of the same salt share cached prefixes
   int32_t priority = 0;               ///< higher goes first
+  /// From submit(): when less than a second of it is left, the request goes before others of its priority, in a step
+  /// that takes nothing else along. A deadline is a wish: a request that misses it is answered late.
+  std::optional<int64_t> deadline_ms;
 };
 
 /// What one prefill found.
@@ -184,18 +201,45 @@ struct StepModeCounts {
   int64_t send_activations = 0;
 };
 
+/// An amount of one layer's work, in three units.
+struct WorkAmount {
+  double flops = 0;
+  double tokens = 0;        ///< of requests of SaturationStats::context_tokens
+  double milliseconds = 0;  ///< predicted
+};
+
+/// What was measured, and what it makes of a full step; as of now, since it follows the steps that run.
+struct SaturationStats {
+  double attention_flops_per_second = 0;
+  double dense_flops_per_second = 0;
+  double expert_flops_per_second = 0;
+  double peer_bytes_per_second = 0;  ///< with what each copy costs besides; 0: nothing comes from other ranks
+  double host_bytes_per_second = 0;  ///< likewise, from host memory
+  double transfer_seconds = 0;       ///< t_EP: a layer's experts, by the slowest channel
+  double gamma = 1;
+  double context_tokens = 0;    ///< a request without reuse of this length has tokens that cost what tokens cost now
+  WorkAmount threshold;         ///< T
+  WorkAmount target;            ///< what steps are filled to
+  int64_t step_tokens_max = 0;  ///< what they hold at most
+  int64_t recalibrations = 0;   ///< times that rates, gamma or target were changed
+};
+
 /// What one rank did.
 struct RankStats {
   int64_t steps = 0;
+  int64_t staged_steps = 0;   ///< of these, handed out while the one before was running
+  int64_t cached_tokens = 0;  ///< reused by its steps
   StepModeCounts steps_by_mode;
   int64_t computed_tokens = 0;
-  double compute_seconds = 0;    ///< sum of its steps' durations
-  double exposed_seconds = 0;    ///< of these, its compute stood still for experts
-  double peer_wait_seconds = 0;  ///< of these, for another rank rather than for a link
-  double busy_seconds = 0;       ///< its device had a step, from the first kernel to the last result
-  double active_seconds = 0;     ///< from the first step's beginning to the last one's end, on the device
-  int64_t allocations = 0;       ///< of device and pinned memory so far; none is made by steps
-  double fill = 0;               ///< mean load of its steps, as a share of the target
+  double compute_seconds = 0;       ///< sum of its steps' durations
+  double exposed_seconds = 0;       ///< of these, its compute stood still for experts
+  double peer_wait_seconds = 0;     ///< of these, for another rank rather than for a link
+  double busy_seconds = 0;          ///< its device had a step, from the first kernel to the last result
+  double active_seconds = 0;        ///< from the first step's beginning to the last one's end, on the device
+  double planner_wait_seconds = 0;  ///< it had no step although requests waited for it
+  int64_t allocations = 0;          ///< of device and pinned memory so far; none is made by steps
+  double fill = 0;                  ///< mean load of its steps, as a share of the target
+  double load = 0;                  ///< the same mean in the load's own unit, which load_unit names
   std::vector<double> exposed_seconds_by_layer;  ///< [layers]
   std::string failure;                           ///< why it runs no more; empty while it does
 
@@ -234,6 +278,8 @@ struct EngineStats {
   double exposed_seconds = 0;    ///< of these, compute stood still for experts
   double peer_wait_seconds = 0;  ///< of these, for another rank
   std::vector<RankStats> ranks;
+  std::string load_unit;                      ///< "layer seconds", or "tokens" where nothing was measured
+  std::optional<SaturationStats> saturation;  ///< unset where nothing was measured
   std::optional<GroupStats> group;   ///< of a synchronous baseline, whose ranks have no exposed time of their own
   std::optional<RouteStats> routes;  ///< of a random model
   int64_t dropped_spans = 0;         ///< of a trace: those that its memory had no room for
@@ -271,6 +317,9 @@ class Engine {
   /// Empty if there is no such token.
   [[nodiscard]] std::optional<int32_t> candidate_token(std::string_view context, std::string_view candidate) const;
   [[nodiscard]] EngineStats stats() const;
+  /// Rates and links as they are known now, as JSON for TargetConfig::calibration and `simulate --calibration`. Throws
+  /// kInvalidArgument where nothing was measured (a synchronous group).
+  [[nodiscard]] std::string calibration_json() const;
   /// What ran so far as a trace for chrome://tracing or ui.perfetto.dev: lanes of compute, waits, gathers and host
   /// copies for each rank. Throws kInvalidArgument unless EngineConfig::trace is set.
   [[nodiscard]] std::string trace_json() const;

@@ -270,6 +270,71 @@ TEST(CommandLine, NamesWhatIsWrongAboutRanksAndLinks) {
               HasSubstr("below_threshold is send-activations"));
 }
 
+// Which rank runs what, and when a step is full, changes no answer; the summary has it by rank.
+TEST(CommandLine, RoutesByPolicyAndTargetAndSaysHowWellRanksWereFilled) {
+  const TemporaryFolder folder;
+  const std::string summary_path = folder.path() / "summary.json";
+  const std::string calibration = folder.path() / "calibration.json";
+  const std::string task = run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl");
+  const auto answers = [](const Finished& finished) {
+    std::vector<json> all = lines_of(finished.out);
+    for (json& answer : all) answer.erase("cached_tokens");
+    return all;
+  };
+  const Finished one = run(task + "--save-calibration " + calibration);
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  EXPECT_THAT(one.err, HasSubstr("steps are filled to"));
+  const Finished many =
+      run(task + "--ranks 2 --experts gathered --policy round-robin --step-target 1000 --summary " + summary_path);
+  ASSERT_EQ(many.exit_code, 0) << many.err;
+  EXPECT_EQ(answers(many), answers(one));
+  EXPECT_THAT(many.err, ::testing::AllOf(HasSubstr("t_EP"), HasSubstr("load/target"), HasSubstr("planner wait")));
+  const json summary = json::parse(read_file(summary_path));
+  EXPECT_EQ(summary.at("load_unit"), "tokens");
+  EXPECT_NEAR(summary.at("saturation").at("target").at("tokens").get<double>(), 1000, 1);
+  EXPECT_GT(summary.at("saturation").at("threshold").at("flops").get<double>(), 0);
+  int64_t cached = 0;
+  for (const json& rank : summary.at("ranks")) {
+    EXPECT_GT(rank.at("steps"), 0);
+    EXPECT_GT(rank.at("load_of_target"), 0);
+    EXPECT_NEAR(rank.at("load").get<double>(), rank.at("load_of_target").get<double>() * 1000, 1e-6);
+    cached += rank.at("cached_tokens").get<int64_t>();
+  }
+  EXPECT_EQ(cached, summary.at("cached_tokens"));
+
+  const Finished known = run(task + "--calibration " + calibration + " --step-target 0.5ms --summary " + summary_path);
+  ASSERT_EQ(known.exit_code, 0) << known.err;
+  EXPECT_EQ(answers(known), answers(one));
+  const json seen = json::parse(read_file(summary_path));
+  EXPECT_EQ(seen.at("load_unit"), "layer seconds");
+  EXPECT_NEAR(seen.at("saturation").at("target").at("milliseconds").get<double>(), 0.5, 1e-9);
+}
+
+TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {
+  const TemporaryFolder folder;
+  const std::string calibration = folder.path() / "calibration.json";
+  std::ofstream(calibration)
+      << R"({"format": "zeroprefill-calibration-1", "operations": "abacus", "attention_flops_per_second": 1e9,
+             "dense_flops_per_second": 1e9, "expert_flops_per_second": 1e9, "peer_bytes_per_second": 0,
+             "host_bytes_per_second": 0, "step_seconds": 0})";
+  const auto error = [](const std::string& arguments) {
+    const Finished finished = run(run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl") + arguments);
+    EXPECT_NE(finished.exit_code, 0);
+    return finished.err;
+  };
+  EXPECT_THAT(error("--policy best"), HasSubstr("policy is 'best'; there are prefix-saturation"));
+  EXPECT_THAT(error("--gamma 0.5"), HasSubstr("target.gamma is 0.5; it must lie in [1, 2]"));
+  EXPECT_THAT(error("--step-target 3days"), HasSubstr("--step-target is '3days'"));
+  EXPECT_THAT(error("--step-target 0"), HasSubstr("target.tokens is 0"));
+  EXPECT_THAT(error("--max-step-tokens 5"), HasSubstr("max_step_tokens is 5; it must be 0 or lie in [4096,"));
+  EXPECT_THAT(error("--calibration /no/such/file"), HasSubstr("/no/such/file"));
+  EXPECT_THAT(error("--calibration " + calibration), HasSubstr("measured with operations 'abacus'"));
+  EXPECT_THAT(error("--calibration " + calibration + " --ranks 2 --experts gathered"),
+              HasSubstr("peer_bytes_per_second is 0, but experts come from other ranks"));
+  EXPECT_THAT(error("--calibration " + calibration + " --strategy dp+ep --ranks 2"), HasSubstr("asyncep alone"));
+  EXPECT_THAT(error("--calibration " + calibration + " --save-calibration " + calibration), HasSubstr(calibration));
+}
+
 TEST(CommandLine, AnEmptyInputGivesAnEmptyOutput) {
   const TemporaryFolder folder;
   const std::string rows = folder.write("rows.csv", "id,text\n");

@@ -128,6 +128,22 @@ TEST_F(SimulateCommand, WritesTheRequestsInsteadOfSimulating) {
   EXPECT_LT(count, 500);
 }
 
+// A device of a tenth of the speed takes ten times as long.
+TEST_F(SimulateCommand, TakesRatesAndLinksFromACalibration) {
+  const auto makespan = [&](double rate) {
+    const std::string calibration = folder_.path() / "calibration.json";
+    std::ofstream(calibration)
+        << R"({"format": "zeroprefill-calibration-1", "operations": "x", "attention_flops_per_second": )" << rate
+        << R"(, "dense_flops_per_second": )" << rate << R"(, "expert_flops_per_second": )" << rate
+        << R"(, "peer_bytes_per_second": 0, "host_bytes_per_second": 0, "step_seconds": 0})";
+    const Finished finished = run_program("simulate --trace " + write_trace() +
+                                          " --model Qwen3-30B-A3B --json - --calibration " + calibration);
+    EXPECT_EQ(finished.exit_code, 0) << finished.err;
+    return json::parse(finished.out).at("makespan_seconds").get<double>();
+  };
+  EXPECT_NEAR(makespan(1e13) / makespan(1e14), 10, 0.1);
+}
+
 TEST_F(SimulateCommand, NamesWhatIsWrong) {
   const std::string trace = write_trace();
   const auto error = [](const std::string& arguments) {
@@ -142,6 +158,8 @@ TEST_F(SimulateCommand, NamesWhatIsWrong) {
   EXPECT_THAT(error("--trace " + trace + " --look-ahead 0"), HasSubstr("look_ahead is 0"));
   EXPECT_THAT(error("--trace " + trace + " --plot /no/such/folder/p.svg"), HasSubstr("cannot be written"));
   EXPECT_THAT(error("--trace " + trace + " --mix paper"), HasSubstr("--mix"));
+  EXPECT_THAT(error("--trace " + trace + " --calibration " + trace), HasSubstr("trace.jsonl"));
+  EXPECT_THAT(error("--trace " + trace + " --step-tokens -1"), HasSubstr("--step-tokens is -1"));
 }
 
 }  // namespace

@@ -24,6 +24,18 @@ TEST(ResidencyMap, KeepsRanksOfANodeApart) {
   map.check_invariants();
 }
 
+// Each of these is a bug of the caller, and is named rather than served: the empty table too, which has no place to
+// look at, and an entry that was there and has gone, among others that still are.
+TEST(ResidencyMapDeathTest, RefusesToEraseWhatIsNotThereAndToInsertWhatIs) {
+  ResidencyMap map;
+  EXPECT_DEATH(map.erase(7, 3), "rank 3 does not have node 7");
+  for (int32_t rank = 0; rank < 100; ++rank) map.insert(7, rank, rank);
+  EXPECT_DEATH(map.insert(7, 3, 1), "rank 3 has node 7 already");
+  map.erase(7, 3);
+  EXPECT_DEATH(map.erase(7, 3), "rank 3 does not have node 7");
+  EXPECT_EQ(map.size(), 99U);
+}
+
 TEST(ResidencyMap, FindsWhatANaiveMapFinds) {
   for (const uint32_t seed : {1U, 2U, 3U}) {
     SCOPED_TRACE(seed);

@@ -158,7 +158,7 @@ TEST(RoutedExperts, ALinksTimingIsMeasuredWithoutChangingWhatIsHere) {
   ClusterUnderTest cluster(
       {.ranks = 2, .layers = kLayers, .peer_link = {.bytes_per_second = 100'000, .latency_ns = 1'000'000}});
   RoutedRank rank(cluster, 0, 2, 1);
-  const StreamedExperts::LinkTiming timing = rank.source().time_link();
+  const LinkTiming timing = rank.source().time_link();
   // Seven eighths of 256 bytes, on the mean, take longer than 2 ms; and no machine is so late that they take 10 times
   // that.
   EXPECT_GE(timing.bytes_per_second, 10'000);

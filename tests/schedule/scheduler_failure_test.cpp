@@ -92,7 +92,7 @@ TEST_F(Failure, RecalledRequestsKeepTheirPlaces) {
 }
 
 TEST_F(Failure, ACancelledRequestLeavesWithItsRecalledStep) {
-  t_.scheduler.set_load_target(1000, 0);
+  t_.scheduler.set_load(token_load(1000));
   t_.submit(1, shared_);
   t_.submit(2, joined(shared_, text(2, 20)));
   const auto step = t_.next();

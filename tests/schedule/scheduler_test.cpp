@@ -205,7 +205,7 @@ TEST(Scheduler, ANewTargetAppliesToTheNextStep) {
   SchedulerUnderTest t(config_of(100, 1000));
   for (uint64_t id = 0; id < 8; ++id) t.submit(id, text(static_cast<int32_t>(id), 40));
   EXPECT_EQ(t.next()->segments.size(), 3U);
-  t.scheduler.set_load_target(150, 0);
+  t.scheduler.set_load(token_load(150));
   EXPECT_EQ(t.next()->segments.size(), 4U);
 }
 

@@ -22,7 +22,7 @@ int64_t count(const std::string& text, const std::string& part) {
 
 TEST(Plot, ShowsALaneForEachRank) {
   SimulationSpec spec = test::simulation(3, 200);
-  spec.step.transfer_seconds = 300e-6;
+  spec.step.transfer_seconds = 3000e-6;
   const std::string svg = plot_svg(simulate(spec, test::grouped(20, 10, 64, 30)), "a <title> & \"more\"");
   EXPECT_THAT(svg, HasSubstr("a &lt;title&gt; &amp; &quot;more&quot;"));
   EXPECT_THAT(svg, HasSubstr("</svg>"));

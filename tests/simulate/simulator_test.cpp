@@ -33,15 +33,18 @@ TEST(Simulator, AddsUpStepsOfOneRank) {
   EXPECT_EQ(r.ranks[0].idle_seconds, 0);
 }
 
-// A layer of 100 tokens takes 100 us, its experts 130: 30 us late in the one streamed layer of each step.
+// A step of 100 tokens takes 200 us, the experts of its one streamed layer 450. The first two find them in the slots.
+// The third gather begins when the first step ends, at 200 us: the third step, which gets there at 550, waits until
+// 650.
 TEST(Simulator, CountsExposedTime) {
   SimulationSpec spec = simulation(1, 100);
-  spec.step.transfer_seconds = 130e-6;
-  const SimulationReport r = simulate(spec, independent({100, 100}));
-  EXPECT_NEAR(r.ranks[0].compute_seconds, 400e-6, 1e-9);
-  EXPECT_NEAR(r.ranks[0].exposed_seconds, 60e-6, 1e-9);
-  EXPECT_NEAR(r.makespan_seconds, 460e-6, 1e-9);
-  EXPECT_NEAR(r.exposed_share(), 60.0 / 460, 1e-6);
+  spec.step.transfer_seconds = 450e-6;
+  const SimulationReport r = simulate(spec, independent({100, 100, 100}));
+  EXPECT_NEAR(r.ranks[0].compute_seconds, 600e-6, 1e-9);
+  constexpr double kWaited = 100e-6;
+  EXPECT_NEAR(r.ranks[0].exposed_seconds, kWaited, 1e-9);
+  EXPECT_NEAR(r.makespan_seconds, 600e-6 + kWaited, 1e-9);
+  EXPECT_NEAR(r.exposed_share(), kWaited / (600e-6 + kWaited), 1e-6);
 }
 
 // Two ranks, three steps: one rank has two of them.

@@ -12,27 +12,53 @@ constexpr StepModel kModel{.layers = 10,
                            .rates = {.attention = 1e12, .dense = 2e12, .expert = 4e12},
                            .expert_read_seconds = 1e-3};
 
-TEST(StepTime, ComputeHidesTheTransfer) {
+TEST(RankTimeline, ComputeHidesTheTransfer) {
   // 1 + 2 + 3 ms a layer.
-  const StepTime time = step_time(kModel, {.tokens = 9, .attention = 1e9, .dense = 4e9, .expert = 12e9});
-  EXPECT_EQ(time.compute_ns, 60'000'000);
-  EXPECT_EQ(time.exposed_ns, 0);
+  RankTimeline rank(kModel);
+  for (int64_t start_ns : {0, 60'000'000, 120'000'000}) {
+    const StepTime time = rank.run(start_ns, {.tokens = 9, .attention = 1e9, .dense = 4e9, .expert = 12e9}, 1);
+    EXPECT_EQ(time.compute_ns, 60'000'000);
+    EXPECT_EQ(time.exposed_ns, 0);
+  }
 }
 
-TEST(StepTime, WhatComputeDoesNotHideIsExposedInStreamedLayers) {
-  // 0.5 + 0 + 1.5 ms a layer: 3 ms late in 8 layers.
-  const StepTime time = step_time(kModel, {.tokens = 9, .attention = 5e8, .dense = 0, .expert = 6e9});
-  EXPECT_EQ(time.compute_ns, 20'000'000);
-  EXPECT_EQ(time.exposed_ns, 24'000'000);
-  EXPECT_EQ(time.total_ns(), 44'000'000);
+// 0.5 + 0 + 1.5 ms a layer against 5 ms: from the second step on the link never rests, and a step takes its 8 gathers.
+TEST(RankTimeline, StepsTooSmallTakeAsLongAsTheirTransfers) {
+  RankTimeline rank(kModel);
+  const RequestCost cost{.tokens = 9, .attention = 5e8, .dense = 0, .expert = 6e9};
+  int64_t start_ns = 0;
+  StepTime time;
+  for (int step = 0; step < 3; ++step) {
+    time = rank.run(start_ns, cost, 1);
+    start_ns += time.total_ns();
+    EXPECT_EQ(time.compute_ns, 20'000'000);
+  }
+  EXPECT_EQ(time.total_ns(), 40'000'000);
 }
 
-TEST(StepTime, ExpertsAreReadHoweverFewTheTokens) {
+// Two of the eight gathers were there, and the third began when the first slot was free: at 6 ms, the end of layer 2.
+TEST(RankTimeline, AnIdleRanksSlotsAreFull) {
+  RankTimeline rank(kModel);
+  const RequestCost cost{.tokens = 9, .attention = 5e8, .dense = 0, .expert = 6e9};
+  const int64_t first_ns = rank.run(1'000'000'000, cost, 1).total_ns();
+  EXPECT_EQ(first_ns, 6'000'000 + 6 * 5'000'000 + 1'500'000);
+  EXPECT_EQ(rank.run(2'000'000'000, cost, 1).total_ns(), first_ns) << "again after a pause";
+}
+
+TEST(RankTimeline, ExpertsAreReadHoweverFewTheTokens) {
   StepModel resident = kModel;
   resident.streamed_layers = 0;
-  const StepTime time = step_time(resident, {.tokens = 1, .attention = 0, .dense = 0, .expert = 1e6});
+  const StepTime time = RankTimeline(resident).run(0, {.tokens = 1, .attention = 0, .dense = 0, .expert = 1e6}, 1);
   EXPECT_EQ(time.compute_ns, 10'000'000);
   EXPECT_EQ(time.exposed_ns, 0);
+}
+
+TEST(RankTimeline, AddsWhatStepsAndRequestsTakeBesides) {
+  StepModel model = kModel;
+  model.step_seconds = 2e-3;
+  model.request_seconds = 0.5e-3;
+  const StepTime time = RankTimeline(model).run(0, {.tokens = 9, .attention = 1e9, .dense = 4e9, .expert = 12e9}, 3);
+  EXPECT_EQ(time.compute_ns, 63'500'000);
 }
 
 }  // namespace

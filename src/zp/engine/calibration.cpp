@@ -19,26 +19,6 @@ constexpr int64_t kSequenceTokens = 64;
 constexpr double kGatherSecondsMax = 0.1;
 constexpr double kFastestFlops = 1e13;  // FLOP/s
 
-// Sequences of made-up tokens from all over the vocabulary, one of which wants a logit.
-ForwardStep made_up_step(const ModelShape& shape, int64_t tokens) {
-  ForwardStep step;
-  const int64_t length_max = std::min<int64_t>(kSequenceTokens, shape.max_positions);
-  for (int64_t row = 0; row < tokens; row += length_max) {
-    const auto length = static_cast<int32_t>(std::min(length_max, tokens - row));
-    step.sequences.push_back({.row = row, .tokens = length, .prefix = {}});
-    for (int32_t p = 0; p < length; ++p) {
-      // A multiplicative hash: neighbours are far apart.
-      const auto id = static_cast<uint64_t>(row + p) * 0x9E3779B97F4A7C15U >> 33U;
-      step.ids.push_back(static_cast<int32_t>(id % static_cast<uint64_t>(shape.vocabulary)));
-      step.positions.push_back(p);
-    }
-  }
-  step.head_rows = {tokens - 1};
-  step.candidate_offsets = {0, 1};
-  step.candidates = {0};
-  return step;
-}
-
 double flops_of(const ModelShape& shape, const StepLoad& load) {
   const auto linear = static_cast<double>(linear_flops_all_layers(shape).total());
   const auto pair = static_cast<double>(attention_flops(shape, {.prefix = 0, .suffix = 1}));
@@ -75,6 +55,25 @@ double sync_seconds(const CalibrationParts& parts) {
 
 }  // namespace
 
+ForwardStep made_up_step(const ModelShape& shape, int64_t tokens, int64_t sequence_tokens) {
+  ForwardStep step;
+  const int64_t length_max = std::min<int64_t>(sequence_tokens, shape.max_positions);
+  for (int64_t row = 0; row < tokens; row += length_max) {
+    const auto length = static_cast<int32_t>(std::min(length_max, tokens - row));
+    step.sequences.push_back({.row = row, .tokens = length, .prefix = {}});
+    for (int32_t p = 0; p < length; ++p) {
+      // A multiplicative hash: neighbours are far apart.
+      const auto id = static_cast<uint64_t>(row + p) * 0x9E3779B97F4A7C15U >> 33U;
+      step.ids.push_back(static_cast<int32_t>(id % static_cast<uint64_t>(shape.vocabulary)));
+      step.positions.push_back(p);
+    }
+  }
+  step.head_rows = {tokens - 1};
+  step.candidate_offsets = {0, 1};
+  step.candidates = {0};
+  return step;
+}
+
 StepLoad load_of(const ForwardStep& step) {
   StepLoad load{.tokens = std::ssize(step.ids), .attention_pairs = 0, .head_rows = std::ssize(step.head_rows)};
   for (const StepSequence& sequence : step.sequences) {
@@ -102,7 +101,7 @@ Calibration fit_compute(const TimedSteps& steps) {
 }
 
 void calibrate(const CalibrationParts& parts) {
-  const StreamedExperts::LinkTiming link = parts.experts.time_link();
+  const LinkTiming link = parts.experts.time_link();
   const Calibration link_alone{.link_bytes_per_second = link.bytes_per_second,
                                .copy_seconds = link.copy_seconds,
                                .sync_seconds = sync_seconds(parts),
@@ -110,8 +109,8 @@ void calibrate(const CalibrationParts& parts) {
                                .flops_per_second = kFastestFlops};
   if (parts.experts.gather_seconds(link_alone) > kGatherSecondsMax) return parts.experts.use(link_alone);
   const int64_t large = std::min({kLargeTokens, parts.limits.tokens, parts.limits.chunk_tokens});
-  const ForwardStep large_step = made_up_step(parts.shape, large);
-  const ForwardStep small_step = made_up_step(parts.shape, ceil_div<int64_t>(large, 8));
+  const ForwardStep large_step = made_up_step(parts.shape, large, kSequenceTokens);
+  const ForwardStep small_step = made_up_step(parts.shape, ceil_div<int64_t>(large, 8), kSequenceTokens);
   TimedSteps timed{.small_flops = flops_of(parts.shape, load_of(small_step)),
                    .small_seconds = quickest_seconds(parts, small_step),
                    .large_flops = flops_of(parts.shape, load_of(large_step)),

@@ -14,6 +14,9 @@ namespace zp {
 /// As far as its time depends on it.
 [[nodiscard]] StepLoad load_of(const ForwardStep& step);
 
+/// Sequences of at most `sequence_tokens` made-up tokens from all over the vocabulary, one of which wants a logit.
+[[nodiscard]] ForwardStep made_up_step(const ModelShape& shape, int64_t tokens, int64_t sequence_tokens);
+
 /// Two steps that were timed: what they computed, and how long that took.
 struct TimedSteps {
   double small_flops = 0;

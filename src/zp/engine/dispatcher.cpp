@@ -38,8 +38,10 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
     : clock_(clock),
       max_pending_(config.queue_max),
       options_(options),
-      load_target_(config.load.target),
-      scheduler_(config, shape, clock),
+      router_(config, shape, clock, options.policy),
+      load_(config.load),
+      step_tokens_max_(config.step_tokens_max),
+      idle_since_ns_(static_cast<size_t>(config.ranks())),
       ranks_alive_(config.ranks()) {
   for (int32_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
@@ -50,6 +52,14 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
   stats_.ranks.resize(ranks_.size());
   first_begin_ns_.resize(ranks_.size());
   for (RankStats& rank : stats_.ranks) rank.exposed_seconds_by_layer.resize(static_cast<size_t>(shape.layers));
+  stats_.load_unit = "tokens";
+  if (const std::optional<RankCalibration> calibration = ranks_.front()->calibration()) {
+    LoadControllerSpec load = options.load;
+    load.measured = calibration->measured;
+    load.transfer_seconds = calibration->transfer_seconds;
+    load_controller_.emplace(shape, load);
+    use_load();
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -82,6 +92,7 @@ uint64_t Dispatcher::submit(CheckedRequest request, Callback callback) {
   }
   request.schedule.id = id;
   request.schedule.arrival_ns = clock_.now_ns();
+  if (request.deadline_ns) request.schedule.deadline_ns = request.schedule.arrival_ns + *request.deadline_ns;
   if (!commands_.push(Submission{id, std::move(request), std::move(callback)}))
     fail(ErrorCode::kCancelled, "the engine is shutting down");
   return id;
@@ -104,6 +115,11 @@ void Dispatcher::drain() {
 EngineStats Dispatcher::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;
+}
+
+std::optional<MeasuredRank> Dispatcher::measured() const {
+  const std::lock_guard lock(mutex_);
+  return measured_;
 }
 
 void Dispatcher::run() {
@@ -150,14 +166,14 @@ void Dispatcher::handle(Submission& submission) {
                                            .candidates = std::move(submission.request.candidates),
                                            .callback = std::move(submission.callback)});
   if (failure_) return finish(submission.id, *failure_);
-  const SubmitResult result = scheduler_.submit(std::move(submission.request.schedule));
+  const SubmitResult result = router_.submit(std::move(submission.request.schedule));
   // Intake has checked the length, ids are unique, and the queue holds max_pending_ requests.
   ZP_CHECK(result == SubmitResult::kAccepted, "the scheduler refused a checked request: {}", static_cast<int>(result));
 }
 
 void Dispatcher::apply_cancellation(uint64_t id) {
   if (!requests_.contains(id)) return;
-  (void)scheduler_.cancel(id);
+  (void)router_.cancel(id);
   finish(id, Failure{ErrorCode::kCancelled, "the request was cancelled"});
 }
 
@@ -171,17 +187,24 @@ void Dispatcher::handle(StepReport& report) {
   if (report.failure)
     return retire(step.plan,
                   {ErrorCode::kDevice, fmt::format("rank {} failed: {}", step.plan.rank, message_of(report.failure))});
-  (void)scheduler_.finish_step(step.plan.id, StepOutcome::kDone);
-  count_step(step.plan, report);
+  (void)router_.finish_step(step.plan.id, StepOutcome::kDone);
+  const int32_t rank = step.plan.rank;
+  if (router_.unfinished_steps(rank) == 0 && router_.queued_for(rank) > 0)
+    idle_since_ns_[static_cast<size_t>(rank)] = report.reported_ns;
+  count_step(step, report);
+  follow_step(step, report);
   answer_segments(step, report.result);
 }
 
-void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
+void Dispatcher::count_step(const RunningStep& step, const StepReport& report) {
+  const StepPlan& plan = step.plan;
   const std::lock_guard lock(mutex_);
   RankStats& rank = stats_.ranks[static_cast<size_t>(plan.rank)];
-  rank.fill =
-      (rank.fill * static_cast<double>(rank.steps) + plan.load / load_target_) / static_cast<double>(rank.steps + 1);
   ++rank.steps;
+  rank.staged_steps += step.staged ? 1 : 0;
+  rank.fill += (plan.load / step.target - rank.fill) / static_cast<double>(rank.steps);
+  rank.load += (plan.load - rank.load) / static_cast<double>(rank.steps);
+  rank.cached_tokens += plan.hit_tokens;
   switch (report.mode) {
     case StepMode::kGatherAll: ++rank.steps_by_mode.gather_all; break;
     case StepMode::kFetchRouted: ++rank.steps_by_mode.fetch_routed; break;
@@ -208,6 +231,45 @@ void Dispatcher::count_step(const StepPlan& plan, const StepReport& report) {
   }
 }
 
+// What a step took may change the rates, gamma and target of later ones.
+void Dispatcher::follow_step(const RunningStep& step, const StepReport& report) {
+  if (!load_controller_) return;
+  StepObservation seen{.cost = step.plan.cost,
+                       .requests = std::ssize(step.plan.segments),
+                       .fill = step.plan.load / step.target,
+                       .seconds = report.seconds};
+  for (const LayerWait& wait : report.waits) {
+    seen.exposed_seconds += static_cast<double>(wait.exposed_ns) * 1e-9;
+    seen.peer_wait_seconds += static_cast<double>(wait.peer_wait_ns) * 1e-9;
+  }
+  if (load_controller_->observe(seen)) use_load();
+}
+
+void Dispatcher::use_load() {
+  load_ = load_controller_->rule();
+  router_.set_load(load_);
+  const MeasuredRank measured = load_controller_->measured();
+  const Saturation& saturation = load_controller_->saturation();
+  const auto amount = [](const LayerWork& work) {
+    return WorkAmount{.flops = work.flops, .tokens = work.tokens, .milliseconds = work.seconds * 1e3};
+  };
+  const std::lock_guard lock(mutex_);
+  measured_ = measured;
+  stats_.load_unit = load_controller_->counts_tokens() ? "tokens" : "layer seconds";
+  stats_.saturation = {.attention_flops_per_second = measured.rates.attention,
+                       .dense_flops_per_second = measured.rates.dense,
+                       .expert_flops_per_second = measured.rates.expert,
+                       .peer_bytes_per_second = measured.links.peer,
+                       .host_bytes_per_second = measured.links.host,
+                       .transfer_seconds = load_controller_->transfer_seconds(),
+                       .gamma = load_controller_->gamma(),
+                       .context_tokens = load_controller_->context_tokens(),
+                       .threshold = amount(saturation.threshold),
+                       .target = amount(saturation.target),
+                       .step_tokens_max = step_tokens_max_,
+                       .recalibrations = load_controller_->recalibrations()};
+}
+
 // The rank of a failed step runs nothing more. Its requests go to the other ranks, unless they were in a failed step
 // before: what fails wherever it runs must not take one rank after another with it.
 void Dispatcher::retire(const StepPlan& plan, const Failure& failure) {
@@ -223,10 +285,10 @@ void Dispatcher::retire(const StepPlan& plan, const Failure& failure) {
   for (const Segment& segment : plan.segments) {
     const auto request = requests_.find(segment.request);
     if (request == requests_.end() || ++request->second.failed_steps < 2) continue;
-    (void)scheduler_.cancel(segment.request);
+    (void)router_.cancel(segment.request);
     finish(segment.request, failure);
   }
-  for (const uint64_t step : scheduler_.retire_rank(plan.rank))
+  for (const uint64_t step : router_.retire_rank(plan.rank))
     if (steps_.erase(step) > 0) recalled_.insert(step);
 }
 
@@ -241,18 +303,10 @@ void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& r
   }
 }
 
+// An idle rank takes whatever there is, before any rank has its second step; a busy one waits for a step worth staging.
 void Dispatcher::start_steps() {
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    while (true) {
-      // An idle rank takes whatever there is; a busy one waits for a step worth staging.
-      const bool idle = std::ranges::none_of(
-          steps_, [&](const auto& entry) { return entry.second.plan.rank == static_cast<int32_t>(r); });
-      std::optional<StepPlan> plan =
-          scheduler_.next_step(static_cast<int32_t>(r), idle ? StepFill::kAny : StepFill::kFullOnly);
-      if (!plan) break;
-      start_step(std::move(*plan));
-    }
-  }
+  for (StepPlan& plan : router_.steps_for_idle()) start_step(std::move(plan));
+  for (StepPlan& plan : router_.steps_for_busy()) start_step(std::move(plan));
 }
 
 void Dispatcher::start_step(StepPlan plan) {
@@ -262,8 +316,16 @@ void Dispatcher::start_step(StepPlan plan) {
   });
   if (options_.routes != nullptr) options_.routes->add(step.ids, step.positions);
   const uint64_t id = plan.id;
-  StepRunner& rank = *ranks_.at(static_cast<size_t>(plan.rank));
-  steps_.emplace(id, RunningStep{std::move(plan), step.candidate_offsets});
+  const int32_t r = plan.rank;
+  StepRunner& rank = *ranks_.at(static_cast<size_t>(r));
+  const bool staged = router_.unfinished_steps(r) > 1;
+  if (std::optional<int64_t>& since_ns = idle_since_ns_[static_cast<size_t>(r)]; since_ns) {
+    const std::lock_guard lock(mutex_);
+    stats_.ranks[static_cast<size_t>(r)].planner_wait_seconds +=
+        static_cast<double>(clock_.now_ns() - *since_ns) * 1e-9;
+    since_ns.reset();
+  }
+  steps_.emplace(id, RunningStep{std::move(plan), load_.target, staged, step.candidate_offsets});
   rank.start({id, std::move(step)});
 }
 

@@ -19,11 +19,12 @@
 #include "zp/engine/intake.h"
 #include "zp/engine/rank.h"
 #include "zp/engine/route_counter.h"
-#include "zp/schedule/scheduler.h"
+#include "zp/schedule/load_controller.h"
+#include "zp/schedule/router.h"
 
 namespace zp {
 
-/// Owners: the scheduling thread owns the Scheduler, every request from submit to outcome, and every step; ranks own
+/// Owners: the scheduling thread owns the Router, every request from submit to outcome, and every step; ranks own
 /// their devices. Traffic: callers and ranks -> commands_ -> scheduling thread -> each rank's queue.
 /// Invariant: a request that submit() took is in requests_ (or on its way there) until its callback has been called.
 class Dispatcher final {
@@ -33,8 +34,10 @@ class Dispatcher final {
 
   struct Options {
     RankFailure rank_failure = RankFailure::kOthersGoOn;
-    RouteCounter* routes = nullptr;           ///< told of the tokens of each step; or null
-    uint64_t pending_bytes_max = UINT64_MAX;  ///< no more requests are taken while this much is unanswered
+    RouteCounter* routes = nullptr;            ///< told of the tokens of each step; or null
+    uint64_t pending_bytes_max = UINT64_MAX;   ///< no more requests are taken while this much is unanswered
+    std::string policy = "prefix-saturation";  ///< one of policy_names()
+    LoadControllerSpec load{};                 ///< all but what is measured of the first rank
   };
 
   /// Makes as many ranks as `config` has; blocks while they load. `clock` outlives it.
@@ -51,6 +54,8 @@ class Dispatcher final {
   void cancel(uint64_t id);
   void drain();
   [[nodiscard]] EngineStats stats() const;
+  /// The first rank, with rates as they are in use; empty if it was not measured.
+  [[nodiscard]] std::optional<MeasuredRank> measured() const;
 
  private:
   struct Pending {
@@ -73,6 +78,8 @@ class Dispatcher final {
   using Command = std::variant<Submission, Wake, StepReport, Stop>;
   struct RunningStep {
     StepPlan plan;
+    double target = 0;                       // that it was filled to
+    bool staged = false;                     // another step of its rank was running
     std::vector<int64_t> candidate_offsets;  // [segments + 1]
   };
 
@@ -85,7 +92,9 @@ class Dispatcher final {
   void handle(StepReport& report);
   void start_steps();
   void start_step(StepPlan plan);
-  void count_step(const StepPlan& plan, const StepReport& report);
+  void count_step(const RunningStep& step, const StepReport& report);
+  void follow_step(const RunningStep& step, const StepReport& report);
+  void use_load();
   void retire(const StepPlan& plan, const Failure& failure);
   void answer_segments(const RunningStep& step, const ForwardResult& result);
   void finish(uint64_t id, Outcome outcome);
@@ -96,11 +105,14 @@ class Dispatcher final {
   const Clock& clock_;
   const int32_t max_pending_;
   const Options options_;
-  const double load_target_;
   BoundedQueue<Command> commands_{kCommandsMax};
 
   // The scheduling thread's own.
-  Scheduler scheduler_;
+  Router router_;
+  LoadRule load_;  // in use
+  const int64_t step_tokens_max_;
+  std::optional<LoadController> load_controller_;
+  std::vector<std::optional<int64_t>> idle_since_ns_;  // [ranks] without a step although requests wait for it
   std::unordered_map<uint64_t, Pending> requests_;
   std::unordered_map<uint64_t, RunningStep> steps_;  // handed to ranks, not reported
   std::unordered_set<uint64_t> recalled_;            // handed to ranks, taken back, not reported
@@ -109,13 +121,14 @@ class Dispatcher final {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t unanswered_ = 0;               // guarded by mutex_
-  uint64_t unanswered_bytes_ = 0;        // guarded by mutex_
-  std::vector<uint64_t> cancelled_;      // guarded by mutex_; not yet looked at
-  uint64_t next_id_ = 1;                 // guarded by mutex_
-  bool closing_ = false;                 // guarded by mutex_
-  EngineStats stats_;                    // guarded by mutex_
-  std::vector<int64_t> first_begin_ns_;  // [ranks] of the first step that was timed; 0: none yet; guarded by mutex_
+  int64_t unanswered_ = 0;                // guarded by mutex_
+  uint64_t unanswered_bytes_ = 0;         // guarded by mutex_
+  std::vector<uint64_t> cancelled_;       // guarded by mutex_; not yet looked at
+  uint64_t next_id_ = 1;                  // guarded by mutex_
+  bool closing_ = false;                  // guarded by mutex_
+  EngineStats stats_;                     // guarded by mutex_
+  std::optional<MeasuredRank> measured_;  // guarded by mutex_
+  std::vector<int64_t> first_begin_ns_;   // [ranks] of the first step that was timed; 0: none yet; guarded by mutex_
 
   std::vector<std::unique_ptr<StepRunner>> ranks_;
   std::thread thread_;

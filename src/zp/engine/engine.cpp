@@ -12,6 +12,7 @@
 #include "zp/engine/route_counter.h"
 #include "zp/engine/setup.h"
 #include "zp/engine/source.h"
+#include "zp/engine/target_setup.h"
 #include "zp/engine/trace.h"
 #include "zp/model/weight_source.h"
 #include "zp/tokenizer/tokenizer.h"
@@ -37,6 +38,7 @@ class Engine::Impl final {
  public:
   explicit Impl(const EngineConfig& config)
       : begin_ns_(clock_.now_ns()),
+        config_(config),
         source_(open_source(config)),
         setup_(announced_setup(config, *source_)),
         routes_(source_->draws_routes() ? std::make_unique<RouteCounter>(*source_, config.random.expert_skew)
@@ -50,7 +52,9 @@ class Engine::Impl final {
                     [this](int32_t rank, StepRunner::Report report) { return make_rank(rank, std::move(report)); },
                     {.rank_failure = rank_failure(setup_),
                      .routes = routes_.get(),
-                     .pending_bytes_max = setup_.pending_bytes_max}),
+                     .pending_bytes_max = setup_.pending_bytes_max,
+                     .policy = setup_.policy,
+                     .load = setup_.load}),
         load_seconds_(static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9) {}
 
   [[nodiscard]] const Intake& intake() const noexcept { return intake_; }
@@ -70,6 +74,11 @@ class Engine::Impl final {
       stats.ranks[static_cast<size_t>(rank)].allocations = ranks_->rank(rank).device->allocations();
     return stats;
   }
+  [[nodiscard]] std::string calibration() const {
+    const std::optional<MeasuredRank> measured = dispatcher_.measured();
+    if (!measured) fail(ErrorCode::kInvalidArgument, "strategy {} measures nothing", config_.strategy);
+    return format_calibration({dispatcher_.stats().operations, *measured});
+  }
   [[nodiscard]] std::string trace() const {
     if (!setup_.trace) fail(ErrorCode::kInvalidArgument, "no trace was kept: EngineConfig::trace is not set");
     return format_trace(ranks_->spans());
@@ -79,6 +88,7 @@ class Engine::Impl final {
   std::unique_ptr<StepRunner> make_rank(int32_t rank, StepRunner::Report report) {
     if (lockstep_) return lockstep_->make_runner(rank, std::move(report));
     RankGroup::Loaded& loaded = ranks_->rank(rank);
+    if (setup_.known) require_operations(*setup_.known, config_, loaded.ops->description());
     return std::make_unique<Rank>(setup_.ranks.at(static_cast<size_t>(rank)),
                                   Rank::Parts{.device = *loaded.device,
                                               .ops = *loaded.ops,
@@ -92,6 +102,7 @@ class Engine::Impl final {
 
   SteadyClock clock_;
   int64_t begin_ns_;
+  EngineConfig config_;
   std::unique_ptr<WeightSource> source_;
   EngineSetup setup_;
   std::unique_ptr<RouteCounter> routes_;  // of a random model
@@ -124,6 +135,8 @@ std::optional<int32_t> Engine::candidate_token(std::string_view context, std::st
 }
 
 EngineStats Engine::stats() const { return impl_->stats(); }
+
+std::string Engine::calibration_json() const { return impl_->calibration(); }
 
 std::string Engine::trace_json() const { return impl_->trace(); }
 

@@ -103,6 +103,7 @@ EngineSetup decide_group_setup(const EngineConfig& config, const WeightSource& s
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(LockstepGroup::runner_count(spec.layout)), kv_blocks);
   setup.model_revision = model_revision(config);
   setup.group = spec;
+  setup.policy = config.policy;
   return setup;
 }
 

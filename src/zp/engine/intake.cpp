@@ -7,6 +7,11 @@
 #include "zp/engine/setup.h"
 
 namespace zp {
+namespace {
+
+constexpr int64_t kDeadlineMsMax = int64_t{366} * 86'400'000;
+
+}  // namespace
 
 Intake::Intake(std::unique_ptr<const Tokenizer> tokenizer, IntakeLimits limits)
     : tokenizer_(std::move(tokenizer)), limits_(std::move(limits)) {
@@ -27,6 +32,12 @@ CheckedRequest Intake::check(const Request& request) const {
       CacheNamespace{.model_revision = limits_.model_revision, .adapter = "", .cache_salt = request.cache_salt});
   checked.schedule.chain = BlockChain(checked.schedule.cache_namespace, checked.schedule.tokens);
   checked.schedule.priority = request.priority;
+  if (request.deadline_ms) {
+    if (*request.deadline_ms < 0 || *request.deadline_ms > kDeadlineMsMax)
+      fail(ErrorCode::kInvalidArgument, "deadline_ms is {}; it must lie in [0, {}]", *request.deadline_ms,
+           kDeadlineMsMax);
+    checked.deadline_ns = *request.deadline_ms * 1'000'000;
+  }
   return checked;
 }
 

@@ -18,6 +18,7 @@ namespace zp {
 struct CheckedRequest {
   ScheduleRequest schedule;  ///< without id and arrival time
   std::vector<int32_t> candidates;
+  std::optional<int64_t> deadline_ns = {};  ///< from submission
 };
 
 /// About what a request takes of host memory from submit to outcome, its result included.

@@ -134,6 +134,7 @@ void LockstepGroup::run() {
       report.result = std::move(results[i]);
       report.failure = failure;
       report.seconds = seconds;
+      report.reported_ns = clock_.now_ns();
       inboxes_[i].report(std::move(report));
       const std::lock_guard lock(mutex_);
       inboxes_[i].running = false;

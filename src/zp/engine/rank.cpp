@@ -5,6 +5,7 @@
 
 #include "zp/cache/block_hash.h"
 #include "zp/engine/calibration.h"
+#include "zp/engine/rank_measure.h"
 
 namespace zp {
 
@@ -15,10 +16,17 @@ Rank::Rank(const RankSpec& spec, Parts parts, Report report)
       forward_({parts_.device, parts_.ops, parts_.shape, parts_.weights, *parts_.experts, kv_pool_, parts_.spans},
                spec.limits),
       stream_(parts_.device.create_stream("compute")) {
-  if (parts_.experts->wants_calibration()) {
-    calibrate({parts_.shape, spec.limits, forward_, *parts_.experts, *stream_, parts_.clock});
-    if (parts_.spans != nullptr) parts_.spans->clear();  // what was made up is not what ran
+  if (spec.measure) {
+    RankCalibration& calibration = calibration_.emplace();
+    calibration.measured =
+        spec.measured ? *spec.measured : measure_rank({parts_.shape, spec.limits, forward_, *parts_.experts, *stream_});
+    calibration.transfer_seconds =
+        transfer_of(parts_.experts->placement(), parts_.experts->blob_bytes(), calibration.measured.links, spec.window)
+            .seconds();
   }
+  if (parts_.experts->wants_calibration())
+    calibrate({parts_.shape, spec.limits, forward_, *parts_.experts, *stream_, parts_.clock});
+  if (parts_.spans != nullptr) parts_.spans->clear();  // what was made up is not what ran
   thread_ = std::thread([this] { run(); });
 }
 
@@ -87,7 +95,8 @@ StepReport Rank::run_step(const StepWork& work) {
       report.failure = std::current_exception();
     }
   }
-  report.seconds = static_cast<double>(parts_.clock.now_ns() - begin_ns) * 1e-9;
+  report.reported_ns = parts_.clock.now_ns();
+  report.seconds = static_cast<double>(report.reported_ns - begin_ns) * 1e-9;
   if (report.result.began) report.began_ns = report.result.began->reached_ns();
   if (report.result.ended) report.ended_ns = report.result.ended->reached_ns();
   StepExperts::StepOutcome outcome = parts_.experts->end_step(report.seconds, report.failure != nullptr);

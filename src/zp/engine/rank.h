@@ -16,6 +16,7 @@
 #include "zp/expert/step_experts.h"
 #include "zp/model/forward.h"
 #include "zp/ops/factory.h"
+#include "zp/schedule/load_controller.h"
 
 namespace zp {
 
@@ -25,6 +26,15 @@ struct RankSpec {
   OpsSpec ops;
   ForwardLimits limits;
   int64_t kv_blocks = 0;
+  bool measure = false;                    ///< measures itself before it runs steps, unless it is known:
+  std::optional<MeasuredRank> measured{};  ///< as if it had been measured
+  int32_t window = 1;                      ///< layers that t_EP is the mean over
+};
+
+/// What is known of a rank before it runs steps.
+struct RankCalibration {
+  MeasuredRank measured{};
+  double transfer_seconds = 0;  ///< t_EP
 };
 
 /// What a rank's failure means to the others.
@@ -43,6 +53,7 @@ struct StepReport {
   ForwardResult result;
   std::exception_ptr failure;  ///< set: there is no result, and the rank runs nothing any more
   double seconds = 0;
+  int64_t reported_ns = 0;          ///< when, on the engine's clock
   std::optional<int64_t> began_ns;  ///< on the device, as SteadyClock has it; empty if it was not timed
   std::optional<int64_t> ended_ns;
   std::vector<LayerWait> waits;  ///< for experts, by layer; two of a layer that sent activations
@@ -68,6 +79,8 @@ class StepRunner {
     std::string experts;
   };
   [[nodiscard]] virtual Description description() const = 0;
+  /// Empty: it was not measured.
+  [[nodiscard]] virtual std::optional<RankCalibration> calibration() const { return std::nullopt; }
 
  protected:
   StepRunner() = default;
@@ -86,13 +99,15 @@ class Rank final : public StepRunner {
     SpanLog* spans = nullptr;  ///< null: no trace is wanted
     const Clock& clock;
   };
-  /// Calibrates the choice of step modes if there is one, before it returns. Throws what a device throws.
+  /// Measures itself if told so, and calibrates the choice of step modes if there is one, before it returns. Throws
+  /// what a device throws.
   Rank(const RankSpec& spec, Parts parts, Report report);
   /// Runs what was started, then ends.
   ~Rank() override;
 
   void start(StepWork work) override;
   [[nodiscard]] Description description() const override;
+  [[nodiscard]] std::optional<RankCalibration> calibration() const override { return calibration_; }
 
  private:
   void run();
@@ -105,6 +120,7 @@ class Rank final : public StepRunner {
   KvPool kv_pool_;
   Forward forward_;
   std::unique_ptr<Stream> stream_;
+  std::optional<RankCalibration> calibration_;
   BoundedQueue<StepWork> queue_{kQueuedSteps};
   std::thread thread_;
 };

@@ -111,8 +111,10 @@ std::unique_ptr<StepExperts> RankGroup::make_experts(int32_t rank) {
                            .sender = nullptr,
                            .fixed = setup_.step_modes.fixed};
   if (host_channel_ != nullptr) {
-    parts.source =
+    auto hybrid =
         std::make_unique<HybridExperts>(*cluster_, *host_channel_, rank, *loaded.device, setup_.streaming, spans);
+    parts.hybrid = hybrid.get();
+    parts.source = std::move(hybrid);
     return std::make_unique<StepExperts>(std::move(parts));
   }
   auto streamed = std::make_unique<StreamedExperts>(*cluster_, rank, *loaded.device, setup_.streaming, spans);

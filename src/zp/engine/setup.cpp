@@ -14,6 +14,7 @@
 #include "zp/cache/prefix_index.h"
 #include "zp/engine/expert_setup.h"
 #include "zp/engine/source.h"
+#include "zp/engine/target_setup.h"
 #include "zp/engine/weight_bytes.h"
 
 namespace zp {
@@ -121,7 +122,7 @@ DType compute_dtype(const EngineConfig& config, const WeightSource& source, cons
 
 ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens) {
   ForwardLimits limits;
-  limits.tokens = std::max(2 * *config.step_tokens, max_request_tokens);
+  limits.tokens = std::max(step_tokens_max(config), max_request_tokens);
   limits.chunk_tokens = std::min(*config.chunk_tokens, limits.tokens);
   limits.head_rows = kHeadRows;
   limits.candidates = kCandidatesMax;
@@ -149,8 +150,8 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& s
          shape.max_positions);
   SchedulerConfig scheduler;
   scheduler.max_request_tokens = config.max_context_tokens > 0 ? config.max_context_tokens : shape.max_positions;
-  scheduler.load = token_load(*config.step_tokens);
-  scheduler.step_tokens_max = 2 * *config.step_tokens;
+  scheduler.load = token_load(config.target.tokens.value_or(*config.step_tokens));  // until ranks have been measured
+  scheduler.step_tokens_max = step_tokens_max(config);
   scheduler.queue_max = config.max_pending_requests;
   return scheduler;
 }
@@ -204,7 +205,7 @@ std::vector<std::string> validate(const EngineConfig& config) {
   if (config.model.empty()) problems.emplace_back("model is empty; it must name a checkpoint folder");
   in_range("ranks", config.ranks, 1, kMaxRanks);
   in_range("threads", config.threads, 0, 1024);
-  in_range("step_tokens", config.step_tokens.value_or(1), 1, int64_t{1} << 20);
+  in_range("step_tokens", config.step_tokens.value_or(1), 1, kStepTokensMax);
   in_range("chunk_tokens", config.chunk_tokens.value_or(1), 1, int64_t{1} << 20);
   in_range("max_context_tokens", config.max_context_tokens, 0, int64_t{1} << 23);
   in_range("max_pending_requests", config.max_pending_requests, 1, 1 << 20);
@@ -225,6 +226,7 @@ std::vector<std::string> validate(const EngineConfig& config) {
     problems.push_back(fmt::format("trace is of strategy asyncep alone; the strategy is {}", config.strategy));
   validate_random(config, problems);
   validate_experts(config, problems);
+  validate_target(config, problems);
   return problems;
 }
 
@@ -253,8 +255,16 @@ EngineSetup decide_sized(const EngineConfig& config, const WeightSource& source)
   const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
 
   for (int32_t rank = 0; rank < config.ranks; ++rank)
-    setup.ranks.push_back(
-        {.device = rank_device(config, device_spec, rank), .ops = ops, .limits = limits, .kv_blocks = kv_blocks});
+    setup.ranks.push_back({.device = rank_device(config, device_spec, rank),
+                           .ops = ops,
+                           .limits = limits,
+                           .kv_blocks = kv_blocks,
+                           .window = config.experts.window});
+  setup.load = load_spec(config, setup.scheduler.max_request_tokens);
+  setup.known = known_calibration(config, setup.placement);
+  if (setup.known) setup.ranks.front().measured = setup.known->measured;
+  setup.ranks.front().measure = true;  // ranks are alike
+  setup.policy = config.policy;
   setup.streaming = {
       .slots = config.experts.slots, .window = config.experts.window, .slice_bytes = config.experts.slice_bytes};
   setup.trace = config.trace;
@@ -269,7 +279,9 @@ EngineSetup decide_sizes(const EngineConfig& config, const std::function<EngineS
   const bool cuda = parse_device(config.device).kind == DeviceKind::kCuda;
   for (StepSizes sizes = cuda ? kCudaSizes : kCpuSizes;; sizes = {sizes.step_tokens / 2, sizes.chunk_tokens / 2}) {
     EngineConfig sized = config;
-    if (!sized.step_tokens) sized.step_tokens = sizes.step_tokens;
+    if (!sized.step_tokens)
+      sized.step_tokens =
+          config.max_step_tokens > 0 ? std::min(sizes.step_tokens, config.max_step_tokens) : sizes.step_tokens;
     if (!sized.chunk_tokens) sized.chunk_tokens = sizes.chunk_tokens;
     EngineSetup setup = decide(sized);
     const bool given = config.step_tokens && config.chunk_tokens;

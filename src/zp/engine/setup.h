@@ -15,7 +15,9 @@
 #include "zp/expert/placement.h"
 #include "zp/expert/streamed.h"
 #include "zp/model/weight_source.h"
+#include "zp/schedule/calibration_file.h"
 #include "zp/schedule/config.h"
+#include "zp/schedule/load_controller.h"
 
 namespace zp {
 
@@ -31,6 +33,9 @@ struct EngineSetup {
   StreamingSpec streaming;
   uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
   StepModeSetup step_modes;
+  std::string policy;
+  LoadControllerSpec load;               ///< all but what is measured
+  std::optional<CalibrationFile> known;  ///< set: instead of measuring
   int32_t load_threads = 1;
   LoadLanesSpec load_lanes;  ///< where devices pack weights themselves
   bool trace = false;

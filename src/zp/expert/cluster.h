@@ -31,7 +31,10 @@ class ExpertCluster final {
   /// Where `rank` reads an expert from: its own memory if the expert is there, else the expert's home.
   [[nodiscard]] const std::byte* address(ExpertId id, int32_t rank) const {
     const int32_t home = parts_.placement.home(id);
-    const int32_t from = home == Placement::kEverywhere ? rank : home;
+    return address_on(home == Placement::kEverywhere ? rank : home, id);
+  }
+  /// Where a rank, or the host (Placement::kHost), has an expert that it must have.
+  [[nodiscard]] const std::byte* address_on(int32_t from, ExpertId id) const {
     const ExpertPeer* peer =
         from == Placement::kHost ? parts_.host.get() : parts_.ranks.at(static_cast<size_t>(from)).get();
     const std::byte* blob = peer == nullptr ? nullptr : peer->address(id);

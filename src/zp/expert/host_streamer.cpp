@@ -69,7 +69,9 @@ void HostStreamer::stream_shares() {
   while (true) {
     std::optional<ExpertWindow::Room> room;
     if (in_flight.empty()) {
+      idle_ = true;
       room = window_.await_room(spec_.rank);
+      idle_ = false;
       if (!room) return;
     } else if (in_flight.size() < kInFlightMax) {
       room = window_.try_room(spec_.rank);

@@ -2,6 +2,7 @@
 // not the rank itself has work.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -35,6 +36,8 @@ class HostStreamer final {
 
   /// Where an expert of its share lies in the window during a turn; null if it is no expert of its share.
   [[nodiscard]] const std::byte* address(ExpertId id, int32_t place) const;
+  /// It waits for room in the window: nothing is on its way. Any thread; may be out of date at once.
+  [[nodiscard]] bool is_idle() const noexcept { return idle_.load(); }
 
  private:
   /// A share whose copies have been issued.
@@ -59,6 +62,7 @@ class HostStreamer final {
   size_t place_bytes_;
   Buffer buffer_;  // [depth, place_bytes_]
   std::unique_ptr<Stream> stream_;
+  std::atomic<bool> idle_{false};
   std::thread thread_;
 };
 

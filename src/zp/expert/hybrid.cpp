@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "zp/base/check.h"
 #include "zp/base/error.h"
 
@@ -36,6 +40,8 @@ HybridExperts::HybridExperts(const ExpertCluster& cluster, HostChannel& channel,
     : cluster_(cluster),
       channel_(channel),
       rank_(rank),
+      device_(device),
+      slice_bytes_(spec.slice_bytes),
       spans_(spans),
       slots_(static_cast<size_t>(spec.slots)),
       ring_(device, {.slots = spec.slots,
@@ -100,6 +106,47 @@ void HybridExperts::abandon(const std::exception_ptr& failure) {
         Error(ErrorCode::kDevice,
               fmt::format("rank {}, which brings in a share of every layer, has ended: {}", rank_, error.what()))));
   }
+}
+
+// The links are shared with what fills slots and window after a start; but not for ever waited for.
+void HybridExperts::await_quiet() {
+  constexpr std::chrono::milliseconds kLook(2);
+  constexpr int32_t kLooksMax = 500;
+  constexpr int32_t kQuietLooks = 3;
+  int32_t quiet = 0;
+  for (int32_t look = 0; look < kLooksMax && quiet < kQuietLooks; ++look) {
+    std::this_thread::sleep_for(kLook);
+    const std::lock_guard lock(mutex_);
+    // With full slots the gatherer does nothing, so what it keeps of their copies may be looked at.
+    const auto has_arrived = [](const SlotCopies& copies) {
+      return std::ranges::all_of(copies.ready, [](const Event& e) { return e.status() != EventStatus::kPending; });
+    };
+    const bool idle =
+        !ring_.has_room() && std::ranges::all_of(slots_, has_arrived) && channel_.streamer(rank_).is_idle();
+    quiet = idle ? quiet + 1 : 0;
+  }
+}
+
+// What ranks keep of the first layer of experts, which all have, stands for what comes from peers.
+HybridExperts::LinkTimings HybridExperts::time_links(std::span<std::byte> scratch) {
+  const Placement& placement = cluster_.placement();
+  const size_t bytes = std::min({cluster_.blob_bytes(), slice_bytes_, scratch.size()});
+  int32_t first = 0;
+  while (!placement.is_moe(first)) ++first;
+  std::vector<CopyRange> from_peers;
+  std::vector<CopyRange> from_host;
+  for (int32_t e = 0; e < placement.experts(); ++e) {
+    const int32_t peer = (rank_ + 1 + e % (placement.ranks() - 1)) % placement.ranks();
+    from_peers.push_back({scratch.data(), cluster_.address_on(peer, {first, e}), bytes});
+  }
+  for (const ExpertId& id : placement.experts_on_host()) {
+    if (from_host.size() == from_peers.size()) break;
+    from_host.push_back({scratch.data(), cluster_.address(id, rank_), bytes});
+  }
+  await_quiet();
+  const std::unique_ptr<Stream> peers = device_.create_stream("timed gather", StreamUse::kPeerLink);
+  const std::unique_ptr<Stream> host = device_.create_stream("timed host", StreamUse::kHostLink);
+  return {time_copies(*peers, from_peers), time_copies(*host, from_host)};
 }
 
 void HybridExperts::gather() {

@@ -15,6 +15,7 @@
 #include "zp/device/span_log.h"
 #include "zp/expert/cluster.h"
 #include "zp/expert/host_streamer.h"
+#include "zp/expert/link_timing.h"
 #include "zp/expert/slot_ring.h"
 #include "zp/expert/slot_tables.h"
 #include "zp/expert/streamed.h"
@@ -57,6 +58,14 @@ class HybridExperts final : public ExpertSource {
   void set_busy(bool busy) override;
   void abandon(const std::exception_ptr& failure) override;
 
+  /// How fast experts come from other ranks and from the host: times copies into `scratch`, device memory that nobody
+  /// else uses meanwhile, between steps. Blocks; throws what a link throws.
+  struct LinkTimings {
+    LinkTiming peer;
+    LinkTiming host;
+  };
+  [[nodiscard]] LinkTimings time_links(std::span<std::byte> scratch);
+
  private:
   /// The copies of a turn's shares into a slot; they live until the turn is there.
   struct SlotCopies {
@@ -66,6 +75,7 @@ class HybridExperts final : public ExpertSource {
     std::vector<Event> ready;
     int64_t peers_ready_ns = 0;
   };
+  void await_quiet();
   void gather();
   [[nodiscard]] bool await_work();
   [[nodiscard]] bool fetch();
@@ -75,6 +85,8 @@ class HybridExperts final : public ExpertSource {
   const ExpertCluster& cluster_;
   HostChannel& channel_;
   const int32_t rank_;
+  Device& device_;
+  const size_t slice_bytes_;
   SpanLog* spans_;
   std::vector<SlotCopies> slots_;  // the gatherer's, but for peers_ready_ns of slots that have been fetched
   bool attached_ = false;          // the gatherer's

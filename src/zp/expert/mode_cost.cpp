@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "zp/base/check.h"
 #include "zp/shape/flops.h"
+#include "zp/shape/ring_timeline.h"
 
 namespace zp {
 
@@ -67,39 +69,25 @@ double ModeCost::fetch_seconds(double experts) const {
                     static_cast<double>(spec_.blob_bytes) / calibration_.link_bytes_per_second);
 }
 
-// Plays the ring through: a gather begins when its slot has been released and the link is free, a layer's experts when
-// its gather has ended. The third step is as all later ones.
+// The third step is as all later ones.
 double ModeCost::gather_all(const StepLoad& load, double factor) const {
   constexpr int32_t kSteps = 3;
-  std::vector<double> gathers;  // of each streamed layer
-  for (const Layer& layer : layers_)
+  std::vector<double> gathers;
+  std::vector<TimedLayer> layers;
+  for (const Layer& layer : layers_) {
+    const LayerSeconds part = layer_seconds(layer, load, factor);
+    layers.push_back({.outside = part.outside, .experts = part.experts, .streamed = layer.streamed});
     if (layer.streamed) gathers.push_back(fetch_seconds(layer.remote_experts));
-  double now = 0;
-  double link_free = 0;
-  std::vector<double> ready;  // by turn
-  const auto gather_next = [&](double from) {
-    link_free = std::max(link_free, from) + gathers[ready.size() % gathers.size()];
-    ready.push_back(link_free);
-  };
-  if (!gathers.empty())
-    for (int32_t slot = 0; slot < spec_.slots; ++slot) gather_next(0);
-  size_t turn = 0;
-  double begin = 0;
-  for (int32_t step = 0; step < kSteps; ++step) {
-    begin = now;
-    now += factor * calibration_.step_seconds;
-    for (const Layer& layer : layers_) {
-      const LayerSeconds part = layer_seconds(layer, load, factor);
-      now += part.outside;
-      if (layer.streamed) now = std::max(now, ready[turn]);
-      now += part.experts;
-      if (!layer.streamed) continue;
-      ++turn;
-      gather_next(now);
-    }
-    now += factor * static_cast<double>(load.head_rows) * head_flops_per_row_ / calibration_.flops_per_second;
   }
-  return now - begin;
+  const double head = static_cast<double>(load.head_rows) * head_flops_per_row_ / calibration_.flops_per_second;
+  RingTimeline ring(spec_.slots, std::move(gathers), 0);
+  double begin = 0;
+  double end = 0;
+  for (int32_t step = 0; step < kSteps; ++step) {
+    begin = end;
+    end = ring.run(begin, factor * calibration_.step_seconds, layers, factor * head).end;
+  }
+  return end - begin;
 }
 
 // A layer's experts when every rank sends and serves alike: the same computing as ever, but the remote part of it waits

@@ -25,6 +25,19 @@ void StepExperts::use(const Calibration& calibration) {
   chooser_.emplace(ModeCost(parts_.shape, parts_.placement, parts_.cost, calibration));
 }
 
+LinkRates StepExperts::time_links(std::span<std::byte> scratch) {
+  const auto rate = [&](const LinkTiming& timing) {
+    return timing.effective_rate(parts_.cost.blob_bytes, parts_.cost.slice_bytes);
+  };
+  if (parts_.hybrid != nullptr) {
+    const HybridExperts::LinkTimings timings = parts_.hybrid->time_links(scratch);
+    return {.peer = rate(timings.peer), .host = rate(timings.host)};
+  }
+  if (parts_.streamed == nullptr || !parts_.streamed->fetches()) return {};
+  const double all = rate(parts_.streamed->time_link());
+  return parts_.streamed->from_peers() ? LinkRates{.peer = all, .host = 0} : LinkRates{.peer = 0, .host = all};
+}
+
 bool StepExperts::is_available(StepMode mode, const StepLoad& load) const {
   switch (mode) {
     case StepMode::kGatherAll: return true;

@@ -10,10 +10,12 @@
 
 #include "zp/expert/activation_sender.h"
 #include "zp/expert/expert_server.h"
+#include "zp/expert/hybrid.h"
 #include "zp/expert/mode_chooser.h"
 #include "zp/expert/step_mode.h"
 #include "zp/expert/streamed.h"
 #include "zp/model/moe_runner.h"
+#include "zp/shape/transfer.h"
 
 namespace zp {
 
@@ -31,6 +33,7 @@ class StepExperts final : public MoeRunner {
     int64_t chunk_tokens = 0;
     std::unique_ptr<ExpertSource> source;
     StreamedExperts* streamed = nullptr;       ///< `source`, if it can fetch what is routed to; else null
+    HybridExperts* hybrid = nullptr;           ///< `source`, if it shares a window with other ranks; else null
     std::unique_ptr<ActivationSender> sender;  ///< null: activations are not sent
     ExpertServer* server = nullptr;            ///< of this rank; null: it serves nobody
     std::optional<StepMode> fixed;             ///< unset: chosen, once calibrated
@@ -45,7 +48,16 @@ class StepExperts final : public MoeRunner {
 
   /// There is a choice, and nothing yet to base it on.
   [[nodiscard]] bool wants_calibration() const;
-  [[nodiscard]] StreamedExperts::LinkTiming time_link() { return parts_.streamed->time_link(); }
+  [[nodiscard]] LinkTiming time_link() { return parts_.streamed->time_link(); }
+  /// Bytes a second of each link that experts come over, with what each copy costs besides; 0 where none come, infinite
+  /// if too fast to tell. `scratch` as in HybridExperts::time_links(). Between steps; blocks.
+  [[nodiscard]] LinkRates time_links(std::span<std::byte> scratch);
+  [[nodiscard]] const Placement& placement() const noexcept { return parts_.placement; }
+  [[nodiscard]] uint64_t blob_bytes() const noexcept { return parts_.cost.blob_bytes; }
+  /// The experts of a layer that is complete here: not a streamed one.
+  [[nodiscard]] std::span<const std::byte* const> resident_layer(int32_t layer, Stream& stream) {
+    return parts_.source->acquire(layer, stream);
+  }
   /// How long a link with this calibration takes to bring all remote experts of a step.
   [[nodiscard]] double gather_seconds(const Calibration& calibration) const {
     return ModeCost(parts_.shape, parts_.placement, parts_.cost, calibration).seconds(StepMode::kGatherAll, {}, {});

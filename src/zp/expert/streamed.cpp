@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -120,51 +119,15 @@ void StreamedExperts::fetch() {
   ring_.end_fetch(streams_);
 }
 
-// As many small copies as whole ones: what these take longer is bytes, what is left is before each first byte. Medians:
-// whatever else the machine does makes single ones slower.
-StreamedExperts::LinkTiming StreamedExperts::time_link() {
-  constexpr int32_t kRepeats = 3;
-  constexpr size_t kSmaller = 8;
-  constexpr double kCopiesMax = 64;
-  constexpr double kSeconds = 0.02;  // of one batch of copies
+LinkTiming StreamedExperts::time_link() {
   ZP_CHECK(fetches() && ring_.fetch_turn() > ring_.use_turn(), "a link is timed that has brought nothing");
   const int64_t turn = ring_.use_turn();
   const int32_t layer = tables_.layer_of(turn);
-  const bool from_peers = peer_stream_ != nullptr;
-  Stream& stream = from_peers ? *peer_stream_ : *host_stream_;
-  const auto all = from_peers ? tables_.resident_copies(layer, ring_.slot_of(turn))
-                              : tables_.host_copies(layer, ring_.slot_of(turn));
+  Stream& stream = from_peers() ? *peer_stream_ : *host_stream_;
+  const auto all = from_peers() ? tables_.resident_copies(layer, ring_.slot_of(turn))
+                                : tables_.host_copies(layer, ring_.slot_of(turn));
   if (all.empty()) return {.bytes_per_second = std::numeric_limits<double>::infinity(), .copy_seconds = 0};
-  const auto seconds_once = [&](std::span<const CopyRange> copies) {
-    const Event begin = stream.record(EventTiming::kTimed);
-    stream.copy_batch(copies);
-    const Event end = stream.record(EventTiming::kTimed);
-    stream.synchronize();
-    return static_cast<double>(*end.reached_ns() - *begin.reached_ns()) * 1e-9;
-  };
-  // Of a slow link a few copies say enough.
-  const double affordable = kSeconds / std::max(seconds_once(all.first(1)), kSeconds / kCopiesMax);
-  const auto whole = all.first(std::clamp<size_t>(static_cast<size_t>(affordable), 1, all.size()));
-  std::vector<CopyRange> small(whole.begin(), whole.end());
-  size_t whole_bytes = 0;
-  size_t small_bytes = 0;
-  for (CopyRange& copy : small) {
-    whole_bytes += copy.size_bytes;
-    copy.size_bytes /= kSmaller;
-    small_bytes += copy.size_bytes;
-  }
-  const auto seconds_of = [&](std::span<const CopyRange> copies) {
-    std::array<double, kRepeats> seconds{};
-    for (double& each : seconds) each = seconds_once(copies);
-    std::ranges::sort(seconds);
-    return seconds[kRepeats / 2];
-  };
-  const double small_seconds = seconds_of(small);
-  const double more_seconds = seconds_of(whole) - small_seconds;
-  const double rate = more_seconds > 0 ? static_cast<double>(whole_bytes - small_bytes) / more_seconds
-                                       : std::numeric_limits<double>::infinity();
-  const double latencies = std::max(0.0, small_seconds - static_cast<double>(small_bytes) / rate);
-  return {.bytes_per_second = rate, .copy_seconds = latencies / static_cast<double>(small.size())};
+  return time_copies(stream, all);
 }
 
 void StreamedExperts::copy(Stream& stream, std::span<const CopyRange> copies, Lane lane, int32_t layer) {

@@ -10,6 +10,7 @@
 #include "zp/device/device.h"
 #include "zp/device/span_log.h"
 #include "zp/expert/cluster.h"
+#include "zp/expert/link_timing.h"
 #include "zp/expert/slot_ring.h"
 #include "zp/expert/slot_tables.h"
 #include "zp/expert/wait_log.h"
@@ -70,11 +71,9 @@ class StreamedExperts final : public ExpertSource {
   [[nodiscard]] bool fetches() const noexcept { return !streams_.empty(); }
   /// How fast experts come: times copies that bring what is here once more, between steps. Blocks; throws what a link
   /// throws.
-  struct LinkTiming {
-    double bytes_per_second = 0;  ///< infinite if too fast to tell
-    double copy_seconds = 0;      ///< before each copy's first byte
-  };
   [[nodiscard]] LinkTiming time_link();
+  /// They come over the link to other ranks, rather than over that to the host.
+  [[nodiscard]] bool from_peers() const noexcept { return peer_stream_ != nullptr; }
 
   /// Bytes of slots that such a source allocates.
   [[nodiscard]] static uint64_t slot_bytes(const Placement& placement, int32_t rank, size_t blob_bytes, int32_t slots);

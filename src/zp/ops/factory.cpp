@@ -54,7 +54,8 @@ std::unique_ptr<Ops> make_ops(Device& device, const OpsSpec& spec) {
     unpaced.paced_flops_per_second = 0;
     auto* paced_device = dynamic_cast<cpu::CpuDevice*>(&device);
     ZP_CHECK(paced_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
-    return std::make_unique<cpu::PacedOps>(*paced_device, make_ops(device, unpaced), spec.paced_flops_per_second);
+    return std::make_unique<cpu::PacedOps>(*paced_device, make_ops(device, unpaced),
+                                           cpu::Pace{spec.paced_flops_per_second, spec.paced_attention_keys});
   }
   const DType activation = activation_of(device, spec);
   if (spec.reference) return std::make_unique<reference::ReferenceOps>(device, activation);

@@ -27,6 +27,9 @@ struct OpsSpec {
   bool reference = false;  ///< The plain loops of ops/reference instead of the fast ones (CPU only; slow).
   /// CPU: an operation completes no earlier than its FLOPs take at this rate, to model a device; 0: as it can.
   double paced_flops_per_second = 0;
+  /// With it: attention takes as long as if each token saw so many keys more, as on devices where short sequences are
+  /// slow for their FLOPs.
+  int64_t paced_attention_keys = 0;
   OpsLimits limits;
 };
 

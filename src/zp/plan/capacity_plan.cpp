@@ -224,6 +224,20 @@ std::vector<std::string> validate(const PlanSpec& spec) {
   return problems;
 }
 
+void use_measured(const MeasuredRank& measured, PlanSpec& spec) {
+  HardwareProfile& hardware = spec.hardware;
+  const OperationRates& rates = measured.rates;
+  hardware.achieved_bf16 = rates;
+  hardware.peak_bf16 = std::max({hardware.peak_bf16, rates.attention, rates.dense, rates.expert});
+  if (hardware.peak_fp8 > 0) {
+    hardware.achieved_fp8_expert = rates.expert;
+    hardware.peak_fp8 = std::max(hardware.peak_fp8, rates.expert);
+  }
+  if (measured.links.peer > 0) hardware.peer_bandwidth = measured.links.peer;
+  if (measured.links.host > 0) hardware.host_bandwidth = measured.links.host;
+  spec.step_seconds = measured.step_seconds;
+}
+
 CapacityPlan make_capacity_plan(const PlanSpec& spec) { return Planning(spec).run(); }
 
 }  // namespace zp

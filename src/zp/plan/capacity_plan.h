@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "zp/plan/strategies.h"
+#include "zp/schedule/load_controller.h"
 #include "zp/schedule/saturation.h"
 #include "zp/shape/hardware_profile.h"
 #include "zp/shape/model_shape.h"
@@ -35,11 +36,15 @@ struct PlanSpec {
   int32_t slots = 2;                   ///< layers whose remote experts a rank has room for
   int32_t window = 4;                  ///< layers that a rank's host streamer may be ahead
   double gamma = 1.2;
+  double step_seconds = 0;  ///< of a step besides its layers
   ThresholdRate rate = ThresholdRate::kAchieved;
 };
 
 /// All contradictions found; empty when there are none.
 [[nodiscard]] std::vector<std::string> validate(const PlanSpec& spec);
+
+/// Rates and links as an engine measured them take the place of the profile's; links that it did not measure stay.
+void use_measured(const MeasuredRank& measured, PlanSpec& spec);
 
 /// Consumers: whatever is no expert, and kept keys and values.
 inline constexpr std::string_view kReplicatedItem = "replicated weights";

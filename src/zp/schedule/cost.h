@@ -45,8 +45,8 @@ class CostModel final {
 };
 
 /// How a step is measured against its target. The load of a step is the sum of its requests' loads, so `load` must be
-/// additive: tokens now; predicted layer time from calibrated rates, against the saturation threshold, by the same
-/// rule.
+/// additive: predicted layer time from measured rates, against the saturation threshold, or tokens where nothing was
+/// measured.
 struct LoadRule {
   std::function<double(const RequestCost&)> load;
   double target = 0;           ///< a step is filled until its load reaches this

@@ -41,7 +41,7 @@ enum class RouteTime : uint8_t {
 };
 
 /// Pure: the same arguments give the same answer. Thread-safe. A Scheduler asks choose() when it plans, whatever time()
-/// says: who wants requests assigned on arrival asks before, and gives each rank a Scheduler (simulate/ does).
+/// says: who wants requests assigned on arrival asks before, and gives each rank a Scheduler (Router does).
 class RoutePolicy {
  public:
   virtual ~RoutePolicy() = default;

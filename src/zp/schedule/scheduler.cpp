@@ -130,9 +130,21 @@ std::vector<uint64_t> Scheduler::retire_rank(int32_t rank) {
   return recalled;
 }
 
-void Scheduler::set_load_target(double target, double target_deadline) {
-  config_.load.target = target;
-  config_.load.target_deadline = target_deadline;
+std::vector<ScheduleRequest> Scheduler::take_waiting() {
+  std::vector<QueuedRequest*> waiting =
+      queue_.window({.pressing_ns = 0, .look_ahead = queue_.size(), .bypass_max = INT32_MAX});
+  std::ranges::sort(waiting, {}, &QueuedRequest::sequence);
+  std::vector<ScheduleRequest> taken;
+  for (const QueuedRequest* request : waiting) {
+    const std::unique_ptr<QueuedRequest> removed = queue_.remove(request->request.id);
+    forget_path(*removed);
+    taken.push_back(std::move(removed->request));
+  }
+  return taken;
+}
+
+void Scheduler::set_load(LoadRule load) {
+  config_.load = std::move(load);
   const std::vector<std::string> problems = validate(config_);
   ZP_CHECK(problems.empty(), "{}", fmt::join(problems, "; "));
 }

@@ -52,8 +52,8 @@ inline constexpr int32_t kStepsPerRank = 2;
 /// or makes are pinned; a block is pending exactly while the step that makes it is unfinished. One thread owns a
 /// Scheduler; no call blocks, and none does I/O.
 ///
-/// The engine's loop: submit() what arrives; for every rank with fewer than kStepsPerRank steps call next_step() until
-/// it gives nothing; finish_step() each step in the order of its rank.
+/// The loop of who runs ranks (Router): submit() what arrives; next_steps() for the ranks without a step, then for
+/// those with fewer than kStepsPerRank; finish_step() each step in the order of its rank.
 class Scheduler final {
  public:
   /// `config` must be valid (validate()); `clock` must outlive this. No policy: PrefixSaturationPolicy.
@@ -85,9 +85,14 @@ class Scheduler final {
   /// again in their old places, cancelled ones leave. It gets no further step.
   std::vector<uint64_t> retire_rank(int32_t rank);
 
-  /// Steps planned from now on are filled to this load (the saturation threshold moves while the engine runs).
-  void set_load_target(double target, double target_deadline);
+  /// All requests that wait leave, in order of arrival: they are somebody else's from now on.
+  [[nodiscard]] std::vector<ScheduleRequest> take_waiting();
 
+  /// Steps planned from now on are measured and filled by this rule (rates and the saturation threshold move while the
+  /// engine runs). It must be valid.
+  void set_load(LoadRule load);
+
+  [[nodiscard]] int32_t queued() const noexcept { return queue_.size(); }
   [[nodiscard]] SchedulerStats stats() const;
   [[nodiscard]] const PrefixIndex& index() const noexcept { return index_; }
   /// Aborts when an invariant does not hold. O(everything).

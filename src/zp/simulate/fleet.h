@@ -1,15 +1,14 @@
-// Ranks in virtual time: real Schedulers, requests that reach them, and the steps that they run.
+// Ranks in virtual time: the real Router, requests that reach it, and the steps that it hands out.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "zp/schedule/scheduler.h"
+#include "zp/schedule/router.h"
 #include "zp/simulate/step_model.h"
 #include "zp/simulate/workload.h"
 
@@ -30,8 +29,8 @@ class VirtualClock final : public Clock {
 struct FleetStep {
   StepPlan plan;
   int64_t start_ns = -1;  ///< -1: it waits for the one before
-  int64_t end_ns = 0;
-  StepTime time{};
+  int64_t end_ns = 0;     ///< of one that has started, and
+  StepTime time{};        ///< likewise
 };
 
 struct FleetSpec {
@@ -41,9 +40,8 @@ struct FleetSpec {
   std::string_view policy;  ///< one of policy_names()
 };
 
-/// Under a policy that assigns on arrival each rank has a Scheduler and a queue of its own, as data-parallel engines
-/// have; otherwise one Scheduler has all ranks. Requests are made and hashed only shortly before they can be planned,
-/// so memory does not grow with the workload. One thread.
+/// Requests are made and hashed only shortly before they can be planned, so memory does not grow with the workload. One
+/// thread.
 class Fleet final {
  public:
   /// `workload` must outlive this. The config must be valid.
@@ -64,43 +62,23 @@ class Fleet final {
 
   [[nodiscard]] int64_t now_ns() const noexcept { return clock_.now_ns(); }
   [[nodiscard]] int32_t ranks() const noexcept { return static_cast<int32_t>(ranks_.size()); }
-  [[nodiscard]] int64_t evictions() const;
+  [[nodiscard]] int64_t evictions() const { return router_.evictions(); }
 
  private:
-  /// A scheduler and the requests that are its own but were not given to it yet.
-  struct Lane {
-    std::unique_ptr<Scheduler> scheduler;
-    std::deque<size_t> backlog{};  ///< of the workload's requests, in order
-    int64_t queued = 0;            ///< waiting in the scheduler
-  };
-  struct Rank {
-    std::deque<FleetStep> steps;  ///< running, staged
-    int64_t waiting = 0;          ///< requests assigned on arrival that do not run
-    int64_t running = 0;
-    int64_t tokens = 0;  ///< of both
-  };
-
-  /// Up to so many ranks get their steps one after another, as the engine gives them; more would take too long.
-  static constexpr int32_t kPlannedAlone = 64;
-
-  [[nodiscard]] Lane& lane_of(int32_t rank) { return lanes_[lanes_.size() == 1 ? 0 : static_cast<size_t>(rank)]; }
-  [[nodiscard]] int32_t rank_in_lane(int32_t rank) const { return lanes_.size() == 1 ? rank : 0; }
   void take_arrivals();
-  [[nodiscard]] size_t lane_for(size_t request);
-  void top_up(Lane& lane);
-  void give_steps(size_t steps);
-  [[nodiscard]] static StepFill fill_for(const Rank& rank);
-  void take_step(int32_t rank, StepPlan plan);
-  void start(Rank& rank);
+  void top_up();
+  void take_steps(std::vector<StepPlan> plans);
+  void start(int32_t rank);
   [[nodiscard]] std::optional<FleetStep> take_finished(int32_t rank);
 
   FleetSpec spec_;
   const Workload& workload_;
-  std::unique_ptr<const RoutePolicy> policy_;  ///< for assignment on arrival
   VirtualClock clock_;
-  std::vector<Lane> lanes_;
-  std::vector<Rank> ranks_;
-  size_t arrived_ = 0;  ///< requests so far
+  Router router_;
+  std::vector<std::deque<size_t>> backlogs_;  ///< [lanes] of the workload's requests: assigned, but not made yet
+  std::vector<std::deque<FleetStep>> ranks_;  ///< [ranks] running, staged
+  std::vector<RankTimeline> timelines_;       ///< [ranks]
+  size_t arrived_ = 0;                        ///< requests so far
 };
 
 }  // namespace zp

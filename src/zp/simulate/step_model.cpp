@@ -1,4 +1,4 @@
-// Compares compute with transfer, layer by layer (all alike).
+// Layers all alike, and the ring.
 #include "zp/simulate/step_model.h"
 
 #include <algorithm>
@@ -6,13 +6,29 @@
 
 namespace zp {
 
-StepTime step_time(const StepModel& model, const RequestCost& cost) {
+RankTimeline::RankTimeline(const StepModel& model)
+    : model_(model),
+      ring_(model.slots, std::vector<double>(static_cast<size_t>(model.streamed_layers), model.transfer_seconds),
+            -model.slots * model.transfer_seconds),
+      layers_(static_cast<size_t>(model.layers)) {
+  for (int32_t l = model.layers - model.streamed_layers; l < model.layers; ++l)
+    layers_[static_cast<size_t>(l)].streamed = true;
+}
+
+StepTime RankTimeline::run(int64_t start_ns, const RequestCost& cost, int64_t requests) {
   const RequestCost others{.tokens = cost.tokens, .attention = cost.attention, .dense = cost.dense, .expert = 0};
-  const double layer =
-      layer_seconds(others, model.rates) + std::max(cost.expert / model.rates.expert, model.expert_read_seconds);
-  const double late = std::max(0.0, model.transfer_seconds - layer);
-  return {.compute_ns = std::max<int64_t>(1, std::llround(layer * model.layers * 1e9)),
-          .exposed_ns = std::llround(late * model.streamed_layers * 1e9)};
+  const double outside = layer_seconds(others, model_.rates);
+  const double experts = std::max(cost.expert / model_.rates.expert, model_.expert_read_seconds);
+  for (TimedLayer& layer : layers_) {
+    layer.outside = outside;
+    layer.experts = experts;
+  }
+  const double ends = model_.step_seconds + static_cast<double>(requests) * model_.request_seconds;
+  const double begin = static_cast<double>(start_ns) * 1e-9;
+  const RingTimeline::Step step = ring_.run(begin, 0, layers_, ends);
+  const double compute = (outside + experts) * model_.layers + ends;
+  return {.compute_ns = std::max<int64_t>(1, std::llround(compute * 1e9)),
+          .exposed_ns = std::llround(step.exposed * 1e9)};
 }
 
 }  // namespace zp

@@ -13,6 +13,7 @@
 #include "zp/base/mapped_file.h"
 #include "zp/base/math.h"
 #include "zp/simulate/random.h"
+#include "zp/simulate/servegen.h"
 
 namespace zp {
 namespace {
@@ -190,6 +191,8 @@ Workload read_trace(const std::filesystem::path& path) {
     if (files.empty()) fail(ErrorCode::kNotFound, "{} has no .jsonl files", path.string());
     std::ranges::sort(files);
     for (const auto& file : files) lines.read(file);
+  } else if (path.filename().string().ends_with("-dataset.json")) {
+    return read_servegen(path);
   } else if (path.extension() == ".csv") {
     read_lengths(path, workload);
   } else {

@@ -22,19 +22,21 @@ constexpr int64_t kLateNsMax = 2'000'000;
 
 }  // namespace
 
-PacedOps::PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, double flops_per_second)
+PacedOps::PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, const Pace& pace)
     : ForwardedOps(std::move(inner)),
       device_(device),
-      flops_per_second_(flops_per_second),
-      description_(fmt::format("{}, paced at {:g} GFLOP/s", this->inner().description(), flops_per_second * 1e-9)) {
-  ZP_CHECK(flops_per_second > 0, "paced at {} FLOP/s", flops_per_second);
+      pace_(pace),
+      description_(
+          fmt::format("{}, paced at {:g} GFLOP/s", this->inner().description(), pace.flops_per_second * 1e-9)) {
+  ZP_CHECK(pace.flops_per_second > 0 && pace.attention_keys >= 0, "paced at {} FLOP/s, {} keys more",
+           pace.flops_per_second, pace.attention_keys);
 }
 
 template <typename Issue>
 void PacedOps::pace(Stream& stream, int64_t flops, Issue&& issue) {
   auto* cpu_stream = dynamic_cast<CpuStream*>(&stream);
   ZP_CHECK(cpu_stream != nullptr, "an operation of the CPU is issued on a stream of another device");
-  const auto duration_ns = static_cast<int64_t>(static_cast<double>(flops) * 1e9 / flops_per_second_);
+  const auto duration_ns = static_cast<int64_t>(static_cast<double>(flops) * 1e9 / pace_.flops_per_second);
   const auto end_ns = std::make_shared<int64_t>(0);
   cpu_stream->enqueue([this, end_ns, duration_ns] {
     const int64_t now_ns = SteadyClock().now_ns();
@@ -57,7 +59,7 @@ void PacedOps::attention(Stream& stream, const AttentionArgs& args) {
   for (const AttentionSequence& sequence : args.sequences) {
     int64_t context = 0;
     for (const KvExtent& extent : sequence.prefix) context += extent.tokens;
-    pairs += sequence.tokens * context + int64_t{sequence.tokens} * (sequence.tokens + 1) / 2;
+    pairs += sequence.tokens * (context + pace_.attention_keys) + int64_t{sequence.tokens} * (sequence.tokens + 1) / 2;
   }
   pace(stream, 4 * args.q.dim(1) * args.q.dim(2) * pairs, [&] { inner().attention(stream, args); });
 }

@@ -9,12 +9,18 @@
 
 namespace zp::cpu {
 
+/// How fast the modelled device is.
+struct Pace {
+  double flops_per_second = 0;
+  int64_t attention_keys = 0;  ///< that each token sees besides its own, in time alone
+};
+
 /// Runs each operation of `inner`, and then sleeps until its matrix products would have been done at the given rate,
 /// which all such objects of one device share. Never spins, so that many such ranks share few cores; what is claimed
 /// about time is tested on these. Used by one stream's thread at a time.
 class PacedOps final : public ForwardedOps {
  public:
-  PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, double flops_per_second);
+  PacedOps(CpuDevice& device, std::unique_ptr<Ops> inner, const Pace& pace);
 
   [[nodiscard]] std::string_view description() const noexcept override { return description_; }
   void linear(Stream& stream, const LinearArgs& args) override;
@@ -30,7 +36,7 @@ class PacedOps final : public ForwardedOps {
   // The stream's thread: when the last operation ended, and how much later than modelled.
   int64_t ended_ns_ = 0;
   int64_t late_ns_ = 0;
-  double flops_per_second_;
+  Pace pace_;
   std::string description_;
 };
 

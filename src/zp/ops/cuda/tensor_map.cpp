@@ -1,8 +1,8 @@
 // Asks the driver to encode tensor maps.
 #include "zp/ops/cuda/tensor_map.h"
 
-#include <cuda_runtime_api.h>
 #include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
 
 #include <array>
 #include <utility>
@@ -44,13 +44,14 @@ CUtensorMap make_rows_map(const RowsMapSpec& spec, int32_t device) {
   }
   const std::array<cuuint32_t, 3> steps{1, 1, 1};
   CUtensorMap map{};
-  const CUresult status = encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(spec.base), sizes.data(),
-                                 strides.data(), box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                 CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status =
+      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(spec.base), sizes.data(), strides.data(),
+             box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS)
-    fail(ErrorCode::kDevice, "the driver refuses a tensor map of {} rows of {} heads of {} in boxes of {} x {} (error {})",
-         spec.rows, spec.heads, spec.dim, spec.box_rows, spec.box_heads, static_cast<int>(status));
+    fail(ErrorCode::kDevice,
+         "the driver refuses a tensor map of {} rows of {} heads of {} in boxes of {} x {} (error {})", spec.rows,
+         spec.heads, spec.dim, spec.box_rows, spec.box_heads, static_cast<int>(status));
   return map;
 }
 

@@ -1,0 +1,93 @@
+// When steps are full, while the engine runs: rates, gamma and the target follow what steps take. Pure arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "zp/schedule/cost.h"
+#include "zp/schedule/rate_fit.h"
+#include "zp/schedule/saturation.h"
+#include "zp/shape/transfer.h"
+
+namespace zp {
+
+/// What was measured of one rank. Links: bytes a second with what each copy costs besides; 0 where nothing comes.
+struct MeasuredRank {
+  OperationRates rates{};
+  LinkRates links{};
+  double step_seconds = 0;  ///< of a step besides its layers and its further requests' heads
+};
+
+inline constexpr double kGammaMax = 2;
+
+struct LoadControllerSpec {
+  MeasuredRank measured{};
+  double transfer_seconds = 0;            ///< t_EP
+  double gamma = 1.2;                     ///< in [1, kGammaMax]
+  bool adapt = true;                      ///< false: everything stays as measured
+  int64_t context_tokens = 4096;          ///< until requests have been seen
+  int64_t efficient_step_tokens = 4096;   ///< the target is no less
+  std::optional<double> fixed_seconds{};  ///< the target, whatever was measured
+  std::optional<int64_t> fixed_tokens{};  ///< likewise; then load is counted in tokens
+};
+
+/// A step that has run.
+struct StepObservation {
+  RequestCost cost{};
+  int64_t requests = 0;
+  double fill = 0;               ///< its load over the target
+  double seconds = 0;            ///< what it took
+  double exposed_seconds = 0;    ///< of these, compute stood still for experts
+  double peer_wait_seconds = 0;  ///< of these, for another rank: a larger step would not hide it
+};
+
+/// Three things follow the steps that are at least a quarter full. Rates: fitted to compute times (RateFit). The length
+/// of requests, as their tokens' share of attention shows it: T in tokens, and the target where it is that of efficient
+/// steps, are for these lengths. Gamma: rises while full steps are exposed to transfers, falls slowly while they are
+/// not. The rule in use changes only when one of them has moved by a few percent.
+class LoadController final {
+ public:
+  LoadController(const ModelShape& shape, const LoadControllerSpec& spec);
+
+  /// True if the rule has changed.
+  bool observe(const StepObservation& step);
+
+  /// The rule for steps planned from now on.
+  [[nodiscard]] LoadRule rule() const;
+  [[nodiscard]] bool counts_tokens() const noexcept { return spec_.fixed_tokens.has_value(); }
+  /// T and target as they are in use.
+  [[nodiscard]] const Saturation& saturation() const noexcept { return saturation_; }
+  /// With the rates in use.
+  [[nodiscard]] MeasuredRank measured() const;
+  [[nodiscard]] double gamma() const noexcept { return used_.gamma; }
+  [[nodiscard]] double context_tokens() const noexcept { return used_.context_tokens; }
+  [[nodiscard]] double transfer_seconds() const noexcept { return spec_.transfer_seconds; }
+  [[nodiscard]] int64_t recalibrations() const noexcept { return recalibrations_; }
+
+ private:
+  /// What the rule is made of.
+  struct Basis {
+    RateFit::Factors factors{};
+    double gamma = 1;
+    double context_tokens = 1;
+  };
+
+  void follow_gamma(const StepObservation& step);
+  void follow_context(const StepObservation& step);
+  [[nodiscard]] OperationRates rates(const RateFit::Factors& factors) const;
+  [[nodiscard]] bool has_moved() const;
+  void use();
+
+  LoadControllerSpec spec_;
+  CostModel cost_;
+  int32_t layers_;
+  double head_seconds_ = 0;              ///< of a request, as measured
+  double attention_flops_per_pair_ = 0;  ///< in one layer
+  RateFit fit_;
+  Basis now_;
+  Basis used_;
+  Saturation saturation_;
+  int64_t recalibrations_ = 0;
+};
+
+}  // namespace zp

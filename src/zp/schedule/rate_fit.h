@@ -1,0 +1,38 @@
+// How far what was measured is off for the steps that run: two factors, fitted to their times.
+#pragma once
+
+#include <array>
+
+namespace zp {
+
+/// Of one step's compute time: what was predicted for attention and for all else, and what it took.
+struct TimedWork {
+  double attention_seconds = 0;
+  double other_seconds = 0;
+  double seconds = 0;
+};
+
+/// Fits seconds = attention x attention_seconds + other x other_seconds, where both factors are 1 until steps say
+/// otherwise: recursive least squares on relative errors, with forgetting. Steps all alike cannot tell the two factors
+/// apart, and move both; steps of other lengths then do, within a few. Deterministic.
+class RateFit final {
+ public:
+  struct Factors {
+    double attention = 1;
+    double other = 1;
+  };
+  [[nodiscard]] const Factors& factors() const noexcept { return factors_; }
+  /// Ignored unless all of it is finite, `seconds` and what was predicted are positive.
+  void observe(const TimedWork& work);
+
+ private:
+  Factors factors_;
+  /// Covariance of the factors, in units of the variance of one observation's relative error.
+  double attention_variance_ = kVarianceMax;
+  double other_variance_ = kVarianceMax;
+  double covariance_ = 0;
+
+  static constexpr double kVarianceMax = 100;  // with errors of 5 %: factors may well be off by half
+};
+
+}  // namespace zp

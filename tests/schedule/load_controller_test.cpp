@@ -1,0 +1,161 @@
+// The rule against hand-computed times, and what it makes of steps on modelled devices.
+#include "zp/schedule/load_controller.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/schedule/scheduler_under_test.h"
+
+namespace zp {
+namespace {
+
+// Of tiny_shape(), in FLOPs of its one layer: dense 2*8*16 + 2*8*8 + 2*8*4 = 448 a token, experts 2*3*2*8*8 = 768 a
+// token, attention 4*2*4 = 32 a pair, head 2*8*16 = 256 a request.
+LoadControllerSpec spec_of() {
+  return {.measured = {.rates = {.attention = 32e6, .dense = 448e6, .expert = 768e6}, .links = {}, .step_seconds = 0},
+          .transfer_seconds = 3e-3,
+          .gamma = 1.2,
+          .context_tokens = 1,
+          .efficient_step_tokens = 1};
+}
+constexpr double kHeadSeconds = 256 / 448e6;
+
+RequestCost cost_of(int64_t tokens, int64_t requests) {
+  const CostModel model(tiny_shape());
+  RequestCost cost;
+  for (int64_t i = 0; i < requests; ++i) cost += model.cost({.prefix = 0, .suffix = tokens});
+  return cost;
+}
+
+// A step of `requests` on a device whose attention takes `attention` times what was measured.
+StepObservation step_of(int64_t tokens, int64_t requests, double attention, double exposed = 0, double fill = 1) {
+  const RequestCost cost = cost_of(tokens, requests);
+  const double compute = attention * cost.attention / 32e6 + cost.dense / 448e6 + cost.expert / 768e6 +
+                         static_cast<double>(requests) * kHeadSeconds;
+  return {.cost = cost,
+          .requests = requests,
+          .fill = fill,
+          .seconds = compute / (1 - exposed),
+          .exposed_seconds = compute / (1 - exposed) * exposed};
+}
+
+TEST(LoadController, TheTargetIsTheTimeInWhichExpertsArrive) {
+  const LoadController controller(tiny_shape(), spec_of());
+  // A token of a request of one takes 3 us: 32 / 32e6 + 448 / 448e6 + 768 / 768e6.
+  EXPECT_NEAR(controller.saturation().threshold.seconds, 3.6e-3, 1e-12);
+  EXPECT_NEAR(controller.saturation().threshold.tokens, 1200, 1e-6);
+  EXPECT_NEAR(controller.saturation().threshold.flops, 1200 * 1248, 1e-3);
+  EXPECT_NEAR(controller.rule().target, 3.6e-3, 1e-12);
+  EXPECT_NEAR(controller.rule().load(cost_of(1, 1)), 3e-6, 1e-15);
+}
+
+TEST(LoadController, TheTargetIsNoLessThanAnEfficientStep) {
+  LoadControllerSpec spec = spec_of();
+  spec.efficient_step_tokens = 2000;
+  const LoadController controller(tiny_shape(), spec);
+  EXPECT_NEAR(controller.rule().target, 6e-3, 1e-12);
+  EXPECT_NEAR(controller.saturation().threshold.seconds, 3.6e-3, 1e-12);
+}
+
+TEST(LoadController, AFixedTargetStaysWhatever) {
+  LoadControllerSpec spec = spec_of();
+  spec.fixed_seconds = 0.5;
+  LoadController seconds(tiny_shape(), spec);
+  EXPECT_EQ(seconds.rule().target, 0.5);
+  EXPECT_NEAR(seconds.saturation().target.tokens, 0.5 / 3e-6, 1e-3);
+  for (int i = 0; i < 10; ++i) (void)seconds.observe(step_of(1, 100, 5, 0.3));
+  EXPECT_EQ(seconds.rule().target, 0.5);
+  spec.fixed_seconds.reset();
+  spec.fixed_tokens = 77;
+  const LoadController tokens(tiny_shape(), spec);
+  EXPECT_EQ(tokens.rule().target, 77);
+  EXPECT_EQ(tokens.rule().load(cost_of(10, 3)), 30);
+  EXPECT_TRUE(tokens.counts_tokens());
+  EXPECT_NEAR(tokens.saturation().target.tokens, 77, 1e-9);
+}
+
+TEST(LoadController, StepsAsPredictedChangeNothing) {
+  LoadController controller(tiny_shape(), spec_of());
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(controller.observe(step_of(1, 1200, 1))) << i;
+  EXPECT_EQ(controller.recalibrations(), 0);
+}
+
+TEST(LoadController, GammaRisesWhileFullStepsAreExposedAndHasALimit) {
+  LoadController controller(tiny_shape(), spec_of());
+  EXPECT_TRUE(controller.observe(step_of(1, 1200, 1, 0.1)));
+  EXPECT_NEAR(controller.gamma(), 1.2 / 0.9, 1e-9);
+  EXPECT_NEAR(controller.rule().target, 3e-3 * 1.2 / 0.9, 1e-9);
+  for (int i = 0; i < 50; ++i) (void)controller.observe(step_of(1, 1200, 1, 0.1));
+  EXPECT_NEAR(controller.gamma(), kGammaMax, 0.05 * kGammaMax);
+}
+
+TEST(LoadController, GammaFallsSlowlyAndNotBelowOne) {
+  LoadController controller(tiny_shape(), spec_of());
+  for (int i = 0; i < 20; ++i) (void)controller.observe(step_of(1, 1200, 1));
+  EXPECT_GT(controller.gamma(), 1.1);
+  for (int i = 0; i < 1000; ++i) (void)controller.observe(step_of(1, 1200, 1));
+  EXPECT_GE(controller.gamma(), 1);
+  EXPECT_LT(controller.gamma(), 1.06);
+}
+
+TEST(LoadController, ExposedTimeOfStepsBelowTheTargetOrForOtherRanksSaysNothingOfGamma) {
+  LoadController controller(tiny_shape(), spec_of());
+  EXPECT_FALSE(controller.observe(step_of(1, 100, 1, 0.5, 0.3)));
+  StepObservation waited = step_of(1, 1200, 1, 0.5);
+  waited.peer_wait_seconds = waited.exposed_seconds;
+  EXPECT_FALSE(controller.observe(waited));
+  EXPECT_EQ(controller.gamma(), 1.2);
+}
+
+TEST(LoadController, SmallStepsTeachNothing) {
+  LoadController controller(tiny_shape(), spec_of());
+  StepObservation small = step_of(1, 1, 1, 0, 0.01);
+  small.seconds *= 100;  // mostly something else
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(controller.observe(small));
+}
+
+TEST(LoadController, ToldNotToAdaptItDoesNot) {
+  LoadControllerSpec spec = spec_of();
+  spec.adapt = false;
+  LoadController controller(tiny_shape(), spec);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(controller.observe(step_of(500, 3, 0.1, 0.4)));
+  EXPECT_EQ(controller.rule().target, 3.6e-3);
+}
+
+TEST(LoadController, GammaStartsAnewWhenRatesTurnOutToBeWrong) {
+  LoadController controller(tiny_shape(), spec_of());
+  for (int i = 0; i < 3; ++i) (void)controller.observe(step_of(1, 1200, 1, 0.1));
+  ASSERT_GT(controller.gamma(), 1.5);
+  EXPECT_TRUE(controller.observe(step_of(500, 2, 0.125, 0.4)));
+  EXPECT_EQ(controller.gamma(), 1.2);
+}
+
+// Attention was measured on short sequences, where it is slow. Long ones show how fast it is: within three steps the
+// rule asks for so many of them that they take what it says.
+TEST(LoadController, LongerRequestsRecalibrateWithinThreeSteps) {
+  constexpr double kAttention = 0.125;  // of what was measured
+  LoadController controller(tiny_shape(), spec_of());
+  for (int i = 0; i < 50; ++i) (void)controller.observe(step_of(4, 300, kAttention));
+  const auto real_seconds = [](const RequestCost& cost) {
+    return kAttention * cost.attention / 32e6 + cost.dense / 448e6 + cost.expert / 768e6;
+  };
+  const RequestCost one = cost_of(500, 1);
+  for (int i = 0; i < 3; ++i) (void)controller.observe(step_of(500, 2, kAttention));
+  EXPECT_NEAR(controller.rule().load(one) / real_seconds(one), 1, 0.06);
+  EXPECT_GT(controller.context_tokens(), 300);
+  // And back: short requests are priced right at once, since what is not attention has not changed.
+  const RequestCost short_one = cost_of(4, 1);
+  EXPECT_NEAR(controller.rule().load(short_one) / real_seconds(short_one), 1, 0.1);
+}
+
+TEST(LoadController, SaysTForTheLengthsAtHand) {
+  LoadControllerSpec spec = spec_of();
+  spec.adapt = true;
+  LoadController controller(tiny_shape(), spec);
+  for (int i = 0; i < 20; ++i) (void)controller.observe(step_of(999, 2, 1));
+  EXPECT_NEAR(controller.context_tokens(), 999, 40);
+  // 3.6 ms of tokens that see 500 pairs each: 502 us a token.
+  EXPECT_NEAR(controller.saturation().threshold.tokens, 3.6e-3 / 502e-6, 0.4);
+}
+
+}  // namespace
+}  // namespace zp

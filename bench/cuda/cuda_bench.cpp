@@ -355,7 +355,7 @@ void bench_layer(Bench& bench, const Model& m, int64_t tokens, int64_t length) {
   Tensor residual = bench.noise(DType::kF32, {tokens, m.hidden});
   Tensor delta = bench.noise(DType::kF32, {tokens, m.hidden});
   Tensor normed = bench.noise(DType::kBf16, {tokens, m.hidden});
-  Tensor qkv = bench.noise(DType::kF32, {tokens, qkv_dim});
+  Tensor qkv = bench.noise(DType::kBf16, {tokens, qkv_dim});
   Tensor logits = bench.noise(DType::kF32, {tokens, m.experts});
   Tensor ids(bench.device(), DType::kI32, {tokens, m.chosen});
   Tensor weights(bench.device(), DType::kF32, {tokens, m.chosen});

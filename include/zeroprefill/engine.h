@@ -156,7 +156,7 @@ struct Request {
   int32_t priority = 0;               ///< higher goes first
   /// From submit(): when less than a second of it is left, the request goes before others of its priority, in a step
   /// that takes nothing else along. A deadline is a wish: a request that misses it is answered late.
-  std::optional<int64_t> deadline_ms;
+  std::optional<int64_t> deadline_ms{};
 };
 
 /// What one prefill found.

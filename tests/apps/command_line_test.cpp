@@ -326,7 +326,8 @@ TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {
   EXPECT_THAT(error("--gamma 0.5"), HasSubstr("target.gamma is 0.5; it must lie in [1, 2]"));
   EXPECT_THAT(error("--step-target 3days"), HasSubstr("--step-target is '3days'"));
   EXPECT_THAT(error("--step-target 0"), HasSubstr("target.tokens is 0"));
-  EXPECT_THAT(error("--max-step-tokens 5"), HasSubstr("max_step_tokens is 5; it must be 0 or lie in [4096,"));
+  EXPECT_THAT(error("--step-tokens 4096 --max-step-tokens 5"),
+              HasSubstr("max_step_tokens is 5; it must be 0 or lie in [4096,"));
   EXPECT_THAT(error("--calibration /no/such/file"), HasSubstr("/no/such/file"));
   EXPECT_THAT(error("--calibration " + calibration), HasSubstr("measured with operations 'abacus'"));
   EXPECT_THAT(error("--calibration " + calibration + " --ranks 2 --experts gathered"),

@@ -86,7 +86,7 @@ TEST_P(Bounds, Attention) {
 TEST_P(Bounds, Rope) {
   for (const int64_t head_dim : kWidths) {
     Random random(3);
-    const Guarded qkv(random.tensor(DType::kF32, {3, 4 * head_dim}));
+    const Guarded qkv(random.tensor(activation(), {3, 4 * head_dim}));
     const Guarded frequencies(random.tensor(DType::kF32, {head_dim / 2}));
     const Guarded norm(random.tensor(DType::kF32, {head_dim}));
     const std::vector<int32_t> positions = {0, 1, 2};

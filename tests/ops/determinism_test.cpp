@@ -102,7 +102,7 @@ TEST_P(Determinism, ResidualNorm) {
 TEST_P(Determinism, Rope) {
   Random random(3);
   SCOPED_TRACE(random.seed());
-  const HostTensor qkv = random.tensor(DType::kF32, {rows_all(), 8 * 20});
+  const HostTensor qkv = random.tensor(activation(), {rows_all(), 8 * 20});
   std::vector<int32_t> positions;
   for (int64_t t = 0; t < rows_all(); ++t) positions.push_back(static_cast<int32_t>(random.integer(0, 5000)));
   const HostTensor frequencies = random.tensor(DType::kF32, {10});

@@ -29,9 +29,9 @@ struct Outputs {
   HostTensor v;
 };
 
-Inputs make_inputs(const Case& c, int64_t tokens, Random& random) {
+Inputs make_inputs(const Case& c, int64_t tokens, Random& random, DType type = DType::kF32) {
   Inputs inputs;
-  inputs.qkv = random.tensor(DType::kF32, {tokens, (c.q_heads + 2 * c.kv_heads) * c.head_dim});
+  inputs.qkv = random.tensor(type, {tokens, (c.q_heads + 2 * c.kv_heads) * c.head_dim});
   for (int64_t t = 0; t < tokens; ++t) inputs.positions.push_back(static_cast<int32_t>(random.integer(0, 40000)));
   inputs.frequencies = HostTensor(DType::kF32, {c.head_dim / 2});
   for (int64_t i = 0; i < c.head_dim / 2; ++i)
@@ -102,19 +102,20 @@ constexpr Case kCases[] = {{1, 1, 2, false}, {4, 2, 6, true},   {8, 1, 16, true}
 
 TEST_P(Rope, MatchesDouble) {
   uint64_t seed = 1;
-  for (const Case& c : kCases) {
+  for (size_t i = 0; i < 2 * std::size(kCases); ++i) {
+    const Case& c = kCases[i / 2];
     Random random(seed++);
     SCOPED_TRACE(random.seed());
-    const Inputs inputs = make_inputs(c, 9, random);
+    const Inputs inputs = make_inputs(c, 9, random, i % 2 == 0 ? DType::kF32 : activation());
     const Outputs out = run_rope(GetParam(), c, inputs);
     EXPECT_TRUE(matches(out.q.floats(), expected_heads(c, inputs, 0, c.q_heads, inputs.q_norm, activation())));
     EXPECT_TRUE(matches(out.k.floats(), expected_heads(c, inputs, c.q_heads, c.kv_heads, inputs.k_norm, activation())));
     const int64_t row = (c.q_heads + 2 * c.kv_heads) * c.head_dim;
-    for (int64_t i = 0; i < out.v.elements(); ++i) {
+    for (int64_t v = 0; v < out.v.elements(); ++v) {
       const int64_t width = c.kv_heads * c.head_dim;
       HostTensor rounded(activation(), {1});
-      rounded.set(0, inputs.qkv.at(i / width * row + (c.q_heads + c.kv_heads) * c.head_dim + i % width));
-      ASSERT_EQ(out.v.at(i), rounded.at(0));
+      rounded.set(0, inputs.qkv.at(v / width * row + (c.q_heads + c.kv_heads) * c.head_dim + v % width));
+      ASSERT_EQ(out.v.at(v), rounded.at(0));
     }
   }
 }

@@ -84,7 +84,7 @@ class LayerTimer final {
     const auto after = [&] {
       forward.attention_out(stream, layer_, rows);
       forward.norm(stream, forward.feed_forward_norm(layer_), rows, false);
-      moe_ ? forward.route(stream, layer_, rows) : forward.run_dense(stream, layer_, rows);
+      moe_ ? forward.route(stream, step, layer_, rows) : forward.run_dense(stream, layer_, rows);
     };
     const auto attention = [&] { forward.attend(stream, step, metadata[static_cast<size_t>(layer_)]); };
     const auto expert = [&] { forward.run_experts(stream, rows, blobs); };

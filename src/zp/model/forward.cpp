@@ -19,7 +19,7 @@ struct Forward::Activations {
   Tensor k;               // [T, G, D] A
   Tensor v;               // [T, G, D] A
   Tensor normed;          // [C, H] A
-  Tensor qkv;             // [C, (Q + 2G) * D] f32
+  Tensor qkv;             // [C, (Q + 2G) * D] A
   Tensor delta;           // [C, H] f32: what a half-layer adds to the residual
   Tensor router;          // [C, E] f32
   Tensor expert_ids;      // [C, k] i32
@@ -42,7 +42,7 @@ struct Forward::Activations {
     make(a.k, type, Shape{n.tokens, m.kv_heads, m.head_dim});
     make(a.v, type, Shape{n.tokens, m.kv_heads, m.head_dim});
     make(a.normed, type, Shape{n.chunk_tokens, m.hidden});
-    make(a.qkv, DType::kF32, Shape{n.chunk_tokens, heads * m.head_dim});
+    make(a.qkv, type, Shape{n.chunk_tokens, heads * m.head_dim});
     make(a.delta, DType::kF32, Shape{n.chunk_tokens, m.hidden});
     make(a.router, DType::kF32, Shape{n.chunk_tokens, moe ? m.experts : 0});
     make(a.expert_ids, DType::kI32, Shape{n.chunk_tokens, moe ? m.experts_per_token : 0});

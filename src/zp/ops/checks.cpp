@@ -71,7 +71,7 @@ void rope(const RopeArgs& args, DType activation) {
   const int64_t kv_heads = args.k.dim(1);
   const int64_t head_dim = args.q.dim(2);
   ZP_CHECK(head_dim % 2 == 0, "head dimension {} is odd", head_dim);
-  expect(args.qkv, "qkv", DType::kF32, {tokens, (q_heads + 2 * kv_heads) * head_dim});
+  expect_f32_or(args.qkv, "qkv", activation, {tokens, (q_heads + 2 * kv_heads) * head_dim});
   expect(args.inverse_frequencies, "inverse_frequencies", DType::kF32, {head_dim / 2});
   if (!args.q_norm.empty()) expect(args.q_norm, "q_norm", DType::kF32, {head_dim});
   if (!args.k_norm.empty()) expect(args.k_norm, "k_norm", DType::kF32, {head_dim});

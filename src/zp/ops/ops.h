@@ -67,7 +67,7 @@ struct LinearArgs {
 /// Splits the fused projection, normalises each head of q and k (RMS over D, unless the weights are empty), rotates
 /// both by position (rotate-half layout: element i pairs with i + D/2), and stores q, k, v in type A.
 struct RopeArgs {
-  ConstTensorView qkv;                 // [T, (Q + 2G) * D] f32: q heads, k heads, v heads
+  ConstTensorView qkv;                 // [T, (Q + 2G) * D] f32 or A: q heads, k heads, v heads
   std::span<const int32_t> positions;  // [T], host
   ConstTensorView
       inverse_frequencies;  // [D / 2] f32; angle = position * inverse_frequency, in f32 as transformers has it

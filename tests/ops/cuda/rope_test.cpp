@@ -31,10 +31,11 @@ TEST_F(CudaRope, MatchesTheReference) {
   for (const Heads& heads : {Heads{6, 2, 32}, Heads{32, 4, 128}, Heads{64, 4, 128}, Heads{1, 1, 128}, Heads{4, 4, 64},
                              Heads{2, 1, 256}, Heads{1, 1, 16}}) {
     for (const int64_t tokens : {0, 1, 70}) {
-      for (const bool norm : {true, false}) {
+      for (const auto& [norm, type] :
+           {std::pair{true, DType::kF32}, {false, DType::kF32}, {true, DType::kBf16}, {false, DType::kBf16}}) {
         std::vector<int32_t> positions;
         for (int64_t t = 0; t < tokens; ++t) positions.push_back(static_cast<int32_t>(random.integer(0, 262'143)));
-        const HostTensor qkv = random.tensor(DType::kF32, {tokens, (heads.q + 2 * heads.kv) * heads.dim});
+        const HostTensor qkv = random.tensor(type, {tokens, (heads.q + 2 * heads.kv) * heads.dim});
         HostTensor frequencies(DType::kF32, {heads.dim / 2});
         for (int64_t i = 0; i < heads.dim / 2; ++i)
           frequencies.set(i, std::pow(1e6f, -2.0f * static_cast<float>(i) / static_cast<float>(heads.dim)));

@@ -170,7 +170,8 @@ void CudaOps::rope(Stream& stream, const RopeArgs& args) {
     Metadata metadata;
     const size_t positions = metadata.add(args.positions);
     const std::byte* sent = ring_.send(on, metadata);
-    launch_rope({.qkv = args.qkv.as<float>(),
+    launch_rope({.qkv = args.qkv.data(),
+                 .qkv_is_f32 = args.qkv.dtype() == DType::kF32,
                  .positions = reinterpret_cast<const int32_t*>(sent + positions),
                  .inverse_frequencies = args.inverse_frequencies.as<float>(),
                  .q_norm = floats_or_null(args.q_norm),

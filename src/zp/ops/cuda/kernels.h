@@ -107,7 +107,8 @@ struct SimpleLinearParams {
 void launch_simple_linear(const SimpleLinearParams& params, cudaStream_t stream);
 
 struct RopeParams {
-  const float* qkv;                  // [T, (Q + 2G) * D]
+  const void* qkv;  // [T, (Q + 2G) * D] f32 or bf16
+  bool qkv_is_f32;
   const int32_t* positions;          // [T]
   const float* inverse_frequencies;  // [D / 2]
   const float* q_norm;               // [D], or null

@@ -13,7 +13,7 @@ namespace zp::cuda {
 namespace {
 
 // The number of tokens that an algorithm is chosen for; any other must do with the same one.
-constexpr int64_t kReferenceTokens = 4096;
+constexpr int64_t kReferenceTokens = 16384;
 constexpr std::array<int64_t, 6> kOtherTokens = {1, 7, 64, 129, 2048, 65536};
 constexpr int kCandidates = 16;
 

@@ -9,8 +9,19 @@ constexpr int32_t kThreads = 256;
 constexpr int32_t kHalfMax = 128;                 // half a head
 constexpr int32_t kPairs = kHalfMax / 2 / kWarp;  // of neighbouring elements, a lane
 
+__device__ float2 load_2(const float* from) { return *reinterpret_cast<const float2*>(from); }
+__device__ float2 load_2(const Bits16* from) { return unpack_bf16(*reinterpret_cast<const uint32_t*>(from)); }
+__device__ float4 load_4(const float* from) { return *reinterpret_cast<const float4*>(from); }
+__device__ float4 load_4(const Bits16* from) {
+  const uint2 bits = *reinterpret_cast<const uint2*>(from);
+  const float2 low = unpack_bf16(bits.x);
+  const float2 high = unpack_bf16(bits.y);
+  return make_float4(low.x, low.y, high.x, high.y);
+}
+
 // One warp a head: lane l has elements 2l + 64i, 2l + 64i + 1 of both halves.
-__device__ void rotate_head(const float* head, const float* norm, float eps, int32_t half, const float2* turns,
+template <typename In>
+__device__ void rotate_head(const In* head, const float* norm, float eps, int32_t half, const float2* turns,
                             Bits16* out) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % kWarp;
   float2 low[kPairs];
@@ -20,8 +31,8 @@ __device__ void rotate_head(const float* head, const float* norm, float eps, int
   for (int32_t i = 0; i < kPairs; ++i) {
     const int32_t at = 2 * (lane + kWarp * i);
     if (at >= half) continue;
-    low[i] = *reinterpret_cast<const float2*>(head + at);
-    high[i] = *reinterpret_cast<const float2*>(head + half + at);
+    low[i] = load_2(head + at);
+    high[i] = load_2(head + half + at);
     squares += low[i].x * low[i].x + low[i].y * low[i].y + high[i].x * high[i].x + high[i].y * high[i].y;
   }
   if (norm != nullptr) {
@@ -50,6 +61,7 @@ __device__ void rotate_head(const float* head, const float* norm, float eps, int
 }
 
 // One block a token.
+template <typename In>
 __global__ void rope_kernel(RopeParams p) {
   __shared__ float2 turns[kHalfMax];
   const int64_t token = blockIdx.x;
@@ -63,10 +75,10 @@ __global__ void rope_kernel(RopeParams p) {
   }
   __syncthreads();
   const int32_t heads = p.q_heads + 2 * p.kv_heads;
-  const float* row = p.qkv + token * heads * p.head_dim;
+  const In* row = static_cast<const In*>(p.qkv) + token * heads * p.head_dim;
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % kWarp;
   for (int32_t h = static_cast<int32_t>(threadIdx.x) / kWarp; h < heads; h += kThreads / kWarp) {
-    const float* head = row + int64_t{h} * p.head_dim;
+    const In* head = row + int64_t{h} * p.head_dim;
     if (h < p.q_heads) {
       rotate_head(head, p.q_norm, p.eps, half, turns, p.q + (token * p.q_heads + h) * p.head_dim);
     } else if (h < p.q_heads + p.kv_heads) {
@@ -74,7 +86,7 @@ __global__ void rope_kernel(RopeParams p) {
     } else {
       Bits16* out = p.v + (token * p.kv_heads + h - p.q_heads - p.kv_heads) * p.head_dim;
       for (int32_t at = 2 * lane; at < p.head_dim; at += 2 * kWarp) {
-        const float2 pair = *reinterpret_cast<const float2*>(head + at);
+        const float2 pair = load_2(head + at);
         *reinterpret_cast<uint32_t*>(out + at) = pack_bf16(pair.x, pair.y);
       }
     }
@@ -82,6 +94,7 @@ __global__ void rope_kernel(RopeParams p) {
 }
 
 // Heads of 128 elements: a lane has four neighbouring ones of the first half, or of the second.
+template <typename In>
 class Rope128 {
  public:
   static constexpr int32_t kHeadDim = 128;
@@ -115,11 +128,11 @@ class Rope128 {
   static constexpr int32_t kAtOnce = 5;  // heads of a warp
 
   __device__ void load(int32_t first, float4 (&values)[kAtOnce]) const {
-    const auto* row = reinterpret_cast<const float4*>(p_.qkv + token_ * heads_ * kHeadDim);
+    const In* row = static_cast<const In*>(p_.qkv) + token_ * heads_ * kHeadDim;
 #pragma unroll
     for (int32_t i = 0; i < kAtOnce; ++i) {
       const int32_t head = first + i * kWarps;
-      if (head < heads_) values[i] = row[head * kWarp + lane_];
+      if (head < heads_) values[i] = load_4(row + head * kHeadDim + lane_ * 4);
     }
   }
 
@@ -166,10 +179,20 @@ class Rope128 {
 };
 
 // One block a token.
+template <typename In>
 __global__ void __launch_bounds__(kThreads, 4) rope_128_kernel(const __grid_constant__ RopeParams p) {
-  __shared__ float4 cosines[Rope128::kHeadDim / 8];
-  __shared__ float4 sines[Rope128::kHeadDim / 8];
-  Rope128(p).run(cosines, sines);
+  __shared__ float4 cosines[Rope128<In>::kHeadDim / 8];
+  __shared__ float4 sines[Rope128<In>::kHeadDim / 8];
+  Rope128<In>(p).run(cosines, sines);
+}
+
+template <typename In>
+void launch(const RopeParams& params, cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(params.tokens);
+  if (params.head_dim == Rope128<In>::kHeadDim)
+    rope_128_kernel<In><<<blocks, kThreads, 0, stream>>>(params);
+  else
+    rope_kernel<In><<<blocks, kThreads, 0, stream>>>(params);
 }
 
 // One block a store and kind.
@@ -185,11 +208,10 @@ __global__ void store_kv_kernel(StoreKvParams p) {
 }  // namespace
 
 void launch_rope(const RopeParams& params, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(params.tokens);
-  if (params.head_dim == Rope128::kHeadDim)
-    rope_128_kernel<<<blocks, kThreads, 0, stream>>>(params);
+  if (params.qkv_is_f32)
+    launch<float>(params, stream);
   else
-    rope_kernel<<<blocks, kThreads, 0, stream>>>(params);
+    launch<Bits16>(params, stream);
 }
 
 void launch_store_kv(const StoreKvParams& params, cudaStream_t stream) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "zp/ops/reference/elements.h"
 #include "zp/ops/reference/kernels.h"
@@ -10,14 +11,13 @@ namespace zp::reference {
 namespace {
 
 // One head [D] of the fused projection, normalised if `norm` is not empty.
-std::vector<double> normalised_head(const float* head, int64_t head_dim, const ConstTensorView& norm, float eps) {
-  std::vector<double> values(head, head + head_dim);
+std::vector<double> normalised_head(const std::vector<float>& head, const ConstTensorView& norm, float eps) {
+  std::vector<double> values(head.begin(), head.end());
   if (norm.empty()) return values;
   double squares = 0;
   for (const double value : values) squares += value * value;
-  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(head_dim) + static_cast<double>(eps));
-  for (int64_t d = 0; d < head_dim; ++d)
-    values[static_cast<size_t>(d)] *= scale * static_cast<double>(norm.as<float>()[d]);
+  const double scale = 1.0 / std::sqrt(squares / static_cast<double>(head.size()) + static_cast<double>(eps));
+  for (size_t d = 0; d < values.size(); ++d) values[d] *= scale * static_cast<double>(norm.as<float>()[d]);
   return values;
 }
 
@@ -81,18 +81,21 @@ void rope(const RopeArgs& args) {
   const int64_t kv_heads = args.k.dim(1);
   const int64_t head_dim = args.q.dim(2);
   const float* frequencies = args.inverse_frequencies.as<float>();
-  const float* head = args.qkv.as<float>();  // walks over the heads in order
+  int64_t next = 0;  // walks over the heads in order
+  const auto next_head = [&] { return load_span(args.qkv, std::exchange(next, next + head_dim), head_dim); };
   for (int64_t t = 0; t < std::ssize(args.positions); ++t) {
     const int32_t position = args.positions[static_cast<size_t>(t)];
-    for (int64_t h = 0; h < q_heads; ++h, head += head_dim)
-      store_rotated(normalised_head(head, head_dim, args.q_norm, args.eps), position, frequencies, args.q,
+    for (int64_t h = 0; h < q_heads; ++h)
+      store_rotated(normalised_head(next_head(), args.q_norm, args.eps), position, frequencies, args.q,
                     (t * q_heads + h) * head_dim);
-    for (int64_t h = 0; h < kv_heads; ++h, head += head_dim)
-      store_rotated(normalised_head(head, head_dim, args.k_norm, args.eps), position, frequencies, args.k,
+    for (int64_t h = 0; h < kv_heads; ++h)
+      store_rotated(normalised_head(next_head(), args.k_norm, args.eps), position, frequencies, args.k,
                     (t * kv_heads + h) * head_dim);
-    for (int64_t h = 0; h < kv_heads; ++h, head += head_dim)
+    for (int64_t h = 0; h < kv_heads; ++h) {
+      const std::vector<float> head = next_head();
       for (int64_t d = 0; d < head_dim; ++d)
-        store(args.v, (t * kv_heads + h) * head_dim + d, static_cast<double>(head[d]));
+        store(args.v, (t * kv_heads + h) * head_dim + d, static_cast<double>(head[static_cast<size_t>(d)]));
+    }
   }
 }
 

@@ -42,9 +42,15 @@ void route(Workers& workers, const RouteArgs& args) {
     }
     const float top = workers.kernels().largest(logits, experts);
     const float sum = workers.kernels().sum_exp(logits, top, experts);
+    // Drawn experts may be far below the top, where exponentials lose digits; the sum of all cancels out.
+    float base = top;
+    if (!args.table.empty() && args.normalize) {
+      base = logits[ids[0]];
+      for (int64_t j = 1; j < chosen; ++j) base = std::max(base, logits[ids[j]]);
+    }
     float chosen_sum = 0;
     for (int64_t j = 0; j < chosen; ++j) {
-      weights[j] = std::exp(logits[ids[j]] - top) / sum;
+      weights[j] = std::exp(logits[ids[j]] - base) / sum;
       chosen_sum += weights[j];
     }
     if (!args.normalize) return;

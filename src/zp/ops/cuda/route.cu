@@ -15,7 +15,10 @@ __device__ void route_drawn(const RouteParams& p, int64_t token, float top, floa
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % kWarp;
   const int64_t row = drawn_route(p.token_ids[token], p.positions[token], p.table_rows);
   const int32_t id = lane < p.chosen ? p.table[row * p.chosen + lane] : 0;
-  const float weight = expf(p.logits[token * p.experts + id] - top) / sum;
+  const float logit = lane < p.chosen ? p.logits[token * p.experts + id] : -INFINITY;
+  // Drawn experts may be far below the top, where exponentials lose digits; the sum of all cancels out.
+  const float base = p.normalize ? warp_max(logit) : top;
+  const float weight = expf(logit - base) / sum;
   float chosen_sum = 0;
   for (int32_t j = 0; j < p.chosen; ++j) chosen_sum += __shfl_sync(0xffffffffu, weight, j);
   if (lane >= p.chosen) return;

@@ -122,9 +122,10 @@ run_load() {
 
 # sanitize TOOL CASE: one case under one tool of compute-sanitizer, on one line of $scratch/results, with its output in
 # $scratch/details unless it is clean. Called by xargs, in processes of their own.
+# shellcheck disable=SC2317 # reached by way of xargs
 sanitize() {
   local left=$((SANITIZER_END - $(date +%s))) output status verdict
-  if [ $left -le 2 ]; then
+  if [ "$left" -le 2 ]; then
     echo "not_run $1 $2" >>"$scratch/results"
     return
   fi
@@ -138,7 +139,7 @@ sanitize() {
     *) verdict=failed ;;
   esac
   echo "$verdict $1 $2" >>"$scratch/results"
-  [ $verdict = clean ] && return
+  [ "$verdict" = clean ] && return
   # One write, so that the lines of two processes do not mix.
   printf '%s\n' "== $verdict (status $status): $1 $2" "$(echo "$output" | cut -c 1-300 | head -n 60)" \
     >>"$scratch/details"
@@ -152,7 +153,7 @@ run_sanitizer() {
   scratch=$(mktemp -d)
   export scratch SANITIZER_END=$(($(date +%s) + 235))
   export -f sanitize
-  local repeats='SameBits|BitsDoNotDepend|MetadataSurvives|^ExpertLayout' tool case
+  local repeats='SameBits|BitsDoNotDepend|MetadataSurvives|^ExpertLayout' tool
   : >"$scratch/results"
   : >"$scratch/details"
   list_cases zp_cuda_ops_test | grep -v -E "$repeats" >"$scratch/cases"
@@ -164,6 +165,7 @@ run_sanitizer() {
     grep -v -E 'Attention|Moe|Head' "$scratch/cases" | sed "s/^/$tool /"
   done | grep -v -E '^(racecheck|synccheck) CudaLinear' >>"$scratch/jobs"
   local processes=$(($(nproc) > 4 ? $(nproc) - 2 : 2)) begin=$SECONDS
+  # shellcheck disable=SC2016 # the other shell expands them
   xargs -P "$processes" -L 1 bash -c 'sanitize "$1" "$2"' _ <"$scratch/jobs"
   for tool in memcheck racecheck synccheck initcheck; do
     printf 'compute-sanitizer %-9s' $tool

@@ -32,8 +32,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="build/zeroprefill")
     parser.add_argument("--model", required=True, help="as for `run`: a folder, or random:NAME")
-    parser.add_argument("--shape", default="Qwen3-30B-A3B",
-                        help="folder or known name whose vocabulary the ids are for")
+    parser.add_argument("--shape", help="folder or known name whose vocabulary the ids are for; default: the model's")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--share", type=float, default=0.02, help="part of the mix's 73,800 requests")
     parser.add_argument("--longest", type=int, default=0, help="leave out requests of more tokens; 0: none")
@@ -46,6 +45,7 @@ def arguments():
     parser.add_argument("--keep", type=pathlib.Path, help="folder for requests, answers and summaries")
     options = parser.parse_args(argv[:split])
     options.run_options = argv[split + 1:]
+    options.shape = options.shape or options.model.removeprefix("random:")
     return options
 
 

@@ -1,12 +1,15 @@
 // `zeroprefill run`: rows in, answers out, in input order.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <unordered_map>
 #include <vector>
 
@@ -179,17 +182,27 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
   }
 }
 
+// Before anything is loaded, and without touching it.
+void require_writable(const std::filesystem::path& output) {
+  std::error_code error;
+  const std::filesystem::path there = std::filesystem::exists(output, error) ? output : output.parent_path();
+  if (::access(there.c_str(), W_OK) != 0)
+    fail(ErrorCode::kIo, "{} cannot be written: {}: {}", output.string(), there.string(),
+         std::generic_category().message(errno));
+}
+
 // Opening an output empties it, so none may be something that is read, or another output.
 void require_safe_outputs(const RunOptions& options) {
   std::vector<std::filesystem::path> outputs;
   for (const std::string& output : {options.output, options.summary, options.trace, options.save_calibration}) {
     if (output.empty() || output == "-") continue;
-    outputs.push_back(std::filesystem::weakly_canonical(output));
+    outputs.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(output)));
     if (std::count(outputs.begin(), outputs.end(), outputs.back()) > 1)
       fail(ErrorCode::kInvalidArgument,
            "two of --output, --summary, --trace and --save-calibration are the same file, {}", output);
     for (const std::string& input : {options.input, options.task, options.engine.calibration})
       if (!input.empty()) require_different_files(input, output);
+    require_writable(outputs.back());
     std::error_code error;
     if (!std::filesystem::exists(output, error)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(options.engine.model, error))
@@ -229,6 +242,9 @@ class Reports final {
 std::unique_ptr<Engine> make_engine(const RunOptions& options) {
   EngineConfig config = engine_config(options.engine);
   config.trace = !options.trace.empty();
+  if (!options.save_calibration.empty() && config.strategy != "asyncep")
+    fail(ErrorCode::kInvalidArgument, "--save-calibration needs strategy asyncep: {} measures nothing",
+         config.strategy);
   config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
   std::unique_ptr<Engine> engine = Engine::create(config);
   print_saturation(engine->stats());

@@ -76,6 +76,8 @@ Workload make_workload(const SimulateOptions& options) {
     fail(ErrorCode::kInvalidArgument, "--order shuffled needs --arrivals at-once");
   Workload workload = options.trace.empty() ? paper_mix() : read_trace(options.trace);
   if (options.arrivals == "at-once") arrive_at_once(workload);
+  if (!(options.share > 0 && options.share <= 1))
+    fail(ErrorCode::kInvalidArgument, "--share is {}; it must lie in (0, 1]", options.share);
   if (options.share < 1) workload = take_share(workload, options.share);
   if (options.order == "shuffled") shuffle(workload, options.seed);
   if (options.no_sharing) remove_sharing(workload);
@@ -106,6 +108,11 @@ SimulationSpec simulation_spec(const SimulateOptions& options, const PlanSpec& s
       .target_seconds = plan.saturation.target.seconds,
       .step_tokens_max = 2 * static_cast<int64_t>(plan.saturation.target.tokens) + spec.context_tokens,
       .look_ahead = options.look_ahead};
+  constexpr double kTargetTokensMax = 1 << 30;
+  if (!(plan.saturation.target.tokens <= kTargetTokensMax))
+    fail(ErrorCode::kInvalidArgument,
+         "steps would be filled to {:g} tokens, more than {:g}: a link is too slow for these rates",
+         plan.saturation.target.tokens, kTargetTokensMax);
   const std::vector<std::string> problems = validate(simulation);
   if (!problems.empty()) fail(ErrorCode::kInvalidArgument, "{}", fmt::join(problems, "\n"));
   return simulation;

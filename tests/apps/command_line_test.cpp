@@ -323,6 +323,12 @@ TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {
     return finished.err;
   };
   EXPECT_THAT(error("--policy best"), HasSubstr("policy is 'best'; there are prefix-saturation"));
+  // What an earlier run has measured outlives a run that measures nothing.
+  EXPECT_THAT(error("--strategy dp+ep --ranks 2 --save-calibration " + std::string(folder.path() / "kept.json")),
+              HasSubstr("--save-calibration needs strategy asyncep"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "kept.json"));
+  EXPECT_THAT(error("--summary new_file.json --save-calibration ./new_file.json"), HasSubstr("are the same file"));
+  EXPECT_THAT(error("--summary /no/such/folder/s.json"), HasSubstr("/no/such/folder/s.json cannot be written"));
   EXPECT_THAT(error("--gamma 0.5"), HasSubstr("target.gamma is 0.5; it must lie in [1, 2]"));
   EXPECT_THAT(error("--step-target 3days"), HasSubstr("--step-target is '3days'"));
   EXPECT_THAT(error("--step-target 0"), HasSubstr("target.tokens is 0"));

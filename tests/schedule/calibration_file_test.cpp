@@ -48,6 +48,8 @@ TEST(CalibrationFile, NamesWhatIsWrong) {
   refuse(with(kDense, "0"), {"dense_flops_per_second", "is 0", "1e+18"});
   refuse(with(kDense, "\"fast\""), {"dense_flops_per_second"});
   refuse(with("\"host_bytes_per_second\": 0", "\"host_bytes_per_second\": -1"), {"host_bytes_per_second", "-1"});
+  refuse(with("\"host_bytes_per_second\": 0", "\"host_bytes_per_second\": 1e-300"),
+         {"host_bytes_per_second", "0 or lie"});
 }
 
 TEST(CalibrationFile, IsFoundByItsPath) {

@@ -104,6 +104,9 @@ TEST_F(TraceFile, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(problem("x.jsonl", R"({"timestamp": "now", "input": "abc"})"
                                  "\n"),
               HasSubstr("timestamp is missing or no"));
+  EXPECT_THAT(problem("x.jsonl", R"({"timestamp": 9223372036854, "input_length": 600, "hash_ids": [1, 2]})"
+                                 "\n"),
+              HasSubstr("timestamp is 9223372036854; it must lie in [0, 315360000000]"));
   EXPECT_THAT(problem("x.jsonl", R"({"timestamp": 1, "input_length": 5, "hash_ids": ["a"]})"
                                  "\n"),
               HasSubstr("hash id"));

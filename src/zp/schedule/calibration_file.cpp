@@ -25,6 +25,13 @@ class FieldReader final {
       fail(ErrorCode::kCorrupt, "{}: {} is {}; it must lie in [{}, {}]", name_, key, value, low, high);
     return value;
   }
+  /// 0 if there is no such link.
+  double link(const char* key, double low, double high) const {
+    const double value = number(key, 0, high);
+    if (value != 0 && value < low)
+      fail(ErrorCode::kCorrupt, "{}: {} is {}; it must be 0 or lie in [{}, {}]", name_, key, value, low, high);
+    return value;
+  }
   std::string text(const char* key) const {
     std::string_view value;
     if (root_[key].get(value)) fail(ErrorCode::kCorrupt, "{}: {} is missing or no string", name_, key);
@@ -67,14 +74,16 @@ CalibrationFile parse_calibration(std::string_view text, std::string_view name) 
   const FieldReader read(root, name);
   if (const std::string format = read.text("format"); format != kFormat)
     fail(ErrorCode::kCorrupt, "{}: format is '{}'; it must be '{}'", name, format, kFormat);
-  constexpr double kRateMin = 1;
+  // Far beyond what any device does, either way: what is computed from such rates is still a number.
+  constexpr double kRateMin = 1e7;
   constexpr double kRateMax = 1e18;
+  constexpr double kLinkMin = 1e3;
   return {.operations = read.text("operations"),
           .measured = {.rates = {.attention = read.number("attention_flops_per_second", kRateMin, kRateMax),
                                  .dense = read.number("dense_flops_per_second", kRateMin, kRateMax),
                                  .expert = read.number("expert_flops_per_second", kRateMin, kRateMax)},
-                       .links = {.peer = read.number("peer_bytes_per_second", 0, kRateMax),
-                                 .host = read.number("host_bytes_per_second", 0, kRateMax)},
+                       .links = {.peer = read.link("peer_bytes_per_second", kLinkMin, kRateMax),
+                                 .host = read.link("host_bytes_per_second", kLinkMin, kRateMax)},
                        .step_seconds = read.number("step_seconds", 0, 3600)}};
 }
 

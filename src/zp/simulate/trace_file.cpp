@@ -19,6 +19,7 @@ namespace zp {
 namespace {
 
 constexpr int64_t kRequestTokensMax = int64_t{1} << 23;
+constexpr int64_t kArrivalNsMax = int64_t{10} * 365 * 86'400 * 1'000'000'000;  // ten years
 constexpr int64_t kMooncakeBlockTokens = 512;
 constexpr size_t kBytesPerToken = 4;
 
@@ -93,7 +94,8 @@ class JsonLines final {
     if (std::cmp_not_equal(ids.size(), blocks))
       place.corrupt("{} hash_ids for {} tokens; {} blocks of {} are needed", ids.size(), tokens, blocks,
                     kMooncakeBlockTokens);
-    WorkRequest request{.pieces = {}, .arrival_ns = number(place, row, "timestamp", INT64_MAX / 1'000'000) * 1'000'000};
+    WorkRequest request{.pieces = {},
+                        .arrival_ns = number(place, row, "timestamp", kArrivalNsMax / 1'000'000) * 1'000'000};
     int64_t left = tokens;
     for (const simdjson::dom::element id : ids) {
       uint64_t text = 0;
@@ -108,7 +110,7 @@ class JsonLines final {
   // A text of one token for each four bytes, named by them.
   void add_prompt(const Place& place, simdjson::dom::element row, std::string_view input) {
     check_tokens(place, static_cast<int64_t>(input.size() / kBytesPerToken));
-    WorkRequest request{.pieces = {}, .arrival_ns = number(place, row, "timestamp", INT64_MAX / 1000) * 1000};
+    WorkRequest request{.pieces = {}, .arrival_ns = number(place, row, "timestamp", kArrivalNsMax / 1000) * 1000};
     for (size_t at = 0; at < input.size(); at += kBytesPerToken) {
       uint64_t text = 0;
       std::memcpy(&text, input.data() + at, std::min(kBytesPerToken, input.size() - at));

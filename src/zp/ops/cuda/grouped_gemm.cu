@@ -247,7 +247,6 @@ __device__ void fetch(const GroupedGemmParams& p, const Shared& shared) {
       }
     }
   }
-  ptx::wait_copies<0>();
 }
 
 // A thread's results: for each group of eight columns two of row lane / 4 and two of row lane / 4 + 8.

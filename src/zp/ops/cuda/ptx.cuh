@@ -49,12 +49,6 @@ __device__ inline void multiply_16x8x16(float (&d)[4], const uint32_t (&a)[4], u
 __device__ inline void copy_async_16(uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
 }
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until at most `kPending` of this thread's groups are under way.
-template <int32_t kPending>
-__device__ inline void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
 
 /// 2^x to about two units of the last place; 0 for -infinity.
 __device__ inline float exp2_fast(float x) {

@@ -44,21 +44,6 @@ __device__ inline void wait_barrier(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-/// Whether that phase has ended.
-__device__ inline bool test_barrier(uint32_t barrier, uint32_t parity) {
-  uint32_t done = 0;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}"
-      : "=r"(done)
-      : "r"(barrier), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
 /// Copies global memory, 16-byte aligned, to the shared memory of every block of the cluster whose bit is set, to the
 /// same place in each; the barrier at the same place in each counts the bytes. One thread issues it.
 __device__ inline void copy_bulk_to_cluster(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier,

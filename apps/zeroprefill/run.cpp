@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "collector.h"
 #include "commands.h"
 #include "engine_options.h"
 #include "note.h"
@@ -66,78 +67,6 @@ Labels find_labels(const TaskSpec& spec, const Engine& engine) {
   return labels;
 }
 
-// Takes outcomes on the engine's thread and writes them.
-class Collector final {
- public:
-  Collector(const TaskSpec& spec, const std::string& output, const Clock& clock)
-      : spec_(spec), writer_(output), metrics_(spec.choices.size()), progress_(clock) {}
-
-  // The callback of one row. A failed write must stop the reading, and callbacks may not throw: it is kept.
-  void take(const PreparedRow& row, int64_t index, const Outcome& outcome) noexcept {
-    try {
-      if (const auto* failure = std::get_if<Failure>(&outcome))
-        return take_error(row.id, index, {failure->code, failure->message});
-      const auto& answer = std::get<Answer>(outcome);
-      const ItemResult item{.logits = {answer.logits.begin(), answer.logits.end()},
-                            .log_sum_exp = answer.log_sum_exp,
-                            .prompt_tokens = answer.prompt_tokens,
-                            .cached_tokens = answer.cached_tokens};
-      const auto scored = score_candidates(item, spec_.choices.size());
-      if (const auto* error = std::get_if<RowError>(&scored)) return take_error(row.id, index, *error);
-      const auto& scores = std::get<Scores>(scored);
-      writer_.write(index, answer_line(spec_, row.id, scores, item));
-      const std::lock_guard lock(mutex_);
-      metrics_.add_answer(scores.best, row.label);
-      progress_.update(++done_);
-    } catch (...) {
-      keep_failure();
-    }
-  }
-
-  void take_error(const RowId& id, int64_t index, const RowError& error) noexcept {
-    try {
-      writer_.write(index, error_line(id, error));
-      const std::lock_guard lock(mutex_);
-      metrics_.add_error(error.code);
-      progress_.update(++done_);
-    } catch (...) {
-      keep_failure();
-    }
-  }
-
-  void expect_rows(int64_t rows) {
-    const std::lock_guard lock(mutex_);
-    progress_.expect(rows);
-  }
-
-  // Throws the first failure to write.
-  void rethrow_failure() const {
-    const std::lock_guard lock(mutex_);
-    if (failure_) std::rethrow_exception(failure_);
-  }
-
-  TaskMetricsSummary close() {
-    progress_.finish();
-    rethrow_failure();
-    (void)writer_.close();
-    return metrics_.summarize();
-  }
-
- private:
-  void keep_failure() noexcept {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::current_exception();
-  }
-
-  const TaskSpec& spec_;
-  AnswerWriter writer_;
-  mutable std::mutex mutex_;
-  TaskMetrics metrics_;         // guarded by mutex_
-  Progress progress_;           // guarded by mutex_
-  int64_t done_ = 0;            // guarded by mutex_
-  std::exception_ptr failure_;  // guarded by mutex_
-};
-
 // The number of rows in a file, judged by those read so far; 0 for a pipe.
 int64_t estimate_rows(int64_t rows_read, int64_t bytes_read, int64_t file_bytes) {
   if (file_bytes <= 0 || bytes_read <= 0) return 0;
@@ -152,6 +81,7 @@ int64_t size_of_file(const std::string& path) {
 }
 
 struct Submitter {
+  const TaskSpec& spec;
   const PromptRenderer& renderer;
   const Labels& labels;
   Engine& engine;
@@ -159,7 +89,7 @@ struct Submitter {
 };
 
 void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
-  const auto& [renderer, labels, engine, file_bytes] = to;
+  const auto& [spec, renderer, labels, engine, file_bytes] = to;
   while (std::optional<Row> row = rows.next()) {
     collector.rethrow_failure();
     collector.expect_rows(estimate_rows(row->index + 1, rows.taken_bytes(), file_bytes));
@@ -173,8 +103,13 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
       Request request;
       request.context = std::move(prepared->context);
       request.candidates = labels.tokens;
-      (void)engine.submit(request, [prepared, index, &collector](uint64_t, const Outcome& outcome) {
-        collector.take(*prepared, index, outcome);
+      (void)engine.submit(request, [prepared, index, &collector, &spec = to.spec](uint64_t, const Outcome& outcome) {
+        collector.take(
+            prepared->id, index, outcome, spec.choices.size(),
+            [&](const Answer&, const ItemResult& item, const Scores& scores) {
+              return answer_line(spec, prepared->id, scores, item);
+            },
+            [&](TaskMetrics& metrics, const Scores& scores) { metrics.add_answer(scores.best, prepared->label); });
       });
     } catch (const Error& error) {
       collector.take_error(prepared->id, index, {error.code(), error.what()});
@@ -291,10 +226,10 @@ int run(const RunOptions& options) {
   const PromptRenderer renderer(spec, labels.texts);
   Reports reports(options);
   const SteadyClock clock;
-  Collector collector(spec, options.output, clock);
+  Collector collector(options.output, spec.choices.size(), &clock);
   const int64_t begin_ns = clock.now_ns();
   const TaskMetricsSummary metrics =
-      run_rows(*rows, {renderer, labels, *engine, size_of_file(options.input)}, collector);
+      run_rows(*rows, {spec, renderer, labels, *engine, size_of_file(options.input)}, collector);
   reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
     note("no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);

@@ -17,14 +17,15 @@
 
 namespace zp::app {
 
-/// Called on the engine's thread and on the one that reads rows. A failed write must stop the reading, and callbacks may
-/// not throw: it is kept.
+/// Called on the engine's thread and on the one that reads rows. A failed write must stop the reading, and callbacks
+/// may not throw: it is kept.
 class Collector final {
  public:
   /// `choices` can be right. Progress is shown by `clock`, if there is one, which outlives this.
   Collector(const std::string& output, size_t choices, const Clock* clock);
 
-  /// One row's outcome, of `candidates`. `write` makes its line of the answer, the item and its scores; `grade` counts it.
+  /// One row's outcome, of `candidates`. `write` makes its line of the answer, the item and its scores; `grade` counts
+  /// it.
   template <typename Write, typename Grade>
   void take(const RowId& id, int64_t index, const Outcome& outcome, size_t candidates, Write&& write,
             Grade&& grade) noexcept {

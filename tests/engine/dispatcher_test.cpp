@@ -190,6 +190,9 @@ TEST_F(RanksTest, ExposedTimeIsAddedUpByRankAndLayer) {
   make(2, RankFailure::kOthersGoOn);
   submit(2);
   ranks_[0]->waits = {{.layer = 0, .exposed_ns = 3'000'000, .peer_wait_ns = 1'000'000}};
+  // Both before either runs: a rank that is done could get the other request too.
+  while (std::ranges::any_of(ranks_, [](const ManualRank* rank) { return rank->started() == 0; }))
+    std::this_thread::yield();
   for (ManualRank* rank : ranks_) rank->run_one();
   dispatcher_->drain();
   const EngineStats stats = dispatcher_->stats();

@@ -34,7 +34,7 @@ struct SimulateOptions {
   uint64_t seed = 1;
   std::string arrivals = "at-once";
   bool no_sharing = false;
-  int32_t look_ahead = 1024;
+  int32_t look_ahead = 32'768;
   double share = 1;
   std::string write_requests;
   std::string json;

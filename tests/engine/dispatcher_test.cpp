@@ -23,6 +23,7 @@ class DispatcherTest : public ::testing::Test {
     config.pool_blocks = {64};
     config.load = token_load(64);
     config.step_tokens_max = 128;
+    config.even_last_steps = false;
     config.queue_max = 32;
     dispatcher_ = std::make_unique<Dispatcher>(
         config, small_shape(), clock_,
@@ -64,6 +65,7 @@ class RanksTest : public ::testing::Test {
     config.pool_blocks.assign(static_cast<size_t>(ranks), 64);
     config.load = token_load(64);
     config.step_tokens_max = 128;
+    config.even_last_steps = false;
     config.queue_max = 64;
     dispatcher_ = std::make_unique<Dispatcher>(
         config, small_shape(), clock_,

@@ -25,12 +25,13 @@ struct Wanted {
 
 class LiveScheduling : public ::testing::Test {
  protected:
-  // A step is full with `target` tokens.
+  // A step is full with `target` tokens, at the end of the queue too.
   void make(int32_t ranks, const std::string& policy = "prefix-saturation", int64_t target = 64) {
     SchedulerConfig config;
     config.pool_blocks.assign(static_cast<size_t>(ranks), 1024);
     config.load = token_load(target);
     config.step_tokens_max = 4 * target;
+    config.even_last_steps = false;
     config.queue_max = 256;
     config.bypass_max = bypass_max_;
     dispatcher_ = std::make_unique<Dispatcher>(

@@ -19,7 +19,7 @@ SchedulerConfig config_of(int32_t ranks, int64_t target = 100) {
 class RouterUnderTest {
  public:
   RouterUnderTest(int32_t ranks, std::string_view policy, int64_t target = 100)
-      : router(config_of(ranks, target), tiny_shape(), clock, policy) {}
+      : router(filled_to_target(config_of(ranks, target)), tiny_shape(), clock, policy) {}
 
   // `count` unrelated requests of 100 tokens, numbered on.
   void submit(int32_t count, int32_t tokens = 100) {
@@ -29,6 +29,7 @@ class RouterUnderTest {
     }
   }
   std::vector<StepPlan> idle() { return checked(router.steps_for_idle()); }
+  std::vector<StepPlan> rest() { return checked(router.steps_for_rest()); }
   std::vector<StepPlan> busy() { return checked(router.steps_for_busy()); }
 
   ManualClock clock;

@@ -59,7 +59,9 @@ TEST(Saturation, TheTargetIsNoLessThanTheEfficientStep) {
 TEST(LayerTimeLoad, FillsStepsByPredictedTime) {
   const CostModel model(tiny_shape());
   const RequestCost one = model.cost({.prefix = 0, .suffix = 64});
-  const LoadRule rule = layer_time_load(kRates, 3 * layer_seconds(one, kRates));
+  const LoadRule rule = layer_time_load(kRates, 3 * layer_seconds(one, kRates), 2 * layer_seconds(one, kRates));
+  EXPECT_EQ(rule.floor, 2 * layer_seconds(one, kRates));
+  EXPECT_EQ(layer_time_load(kRates, 3, 5).floor, 3) << "no more than the target";
   SchedulerUnderTest t({.pool_blocks = {0}, .load = rule});
   for (uint64_t id = 0; id < 5; ++id) t.submit(id, text(static_cast<int32_t>(id), 64));
   const auto step = t.next();

@@ -28,7 +28,11 @@ Content content_of(const ScheduleRequest& request, int32_t block) {
 class RandomRun {
  public:
   RandomRun(uint32_t seed, bool large_pools, BlockHashFunction hash)
-      : random_(seed), hash_(hash), large_pools_(large_pools), config_(pick_config()), t_(config_) {
+      : random_(seed),
+        hash_(hash),
+        large_pools_(large_pools),
+        config_(pick_config()),
+        t_(SchedulerUnderTest::WithEvenLastSteps(), config_) {
     pools_.resize(static_cast<size_t>(config_.ranks()));
     for (size_t rank = 0; rank < pools_.size(); ++rank)
       pools_[rank].resize(static_cast<size_t>(config_.pool_blocks[rank]));
@@ -88,6 +92,7 @@ class RandomRun {
     for (int32_t rank = 1 + below(3); rank > 0; --rank)
       config.pool_blocks.push_back(large_pools_ ? 5000 : below(3) == 0 ? 0 : below(40));
     if (large_pools_) config.keep_one_off_blocks = true;
+    config.even_last_steps = below(2) == 0;
     return config;
   }
 
@@ -120,7 +125,8 @@ class RandomRun {
 
   void next(int32_t rank) {
     const auto r = static_cast<size_t>(rank);
-    const std::optional<StepPlan> step = t_.next(rank, below(3) == 0 ? StepFill::kFullOnly : StepFill::kAny);
+    const std::optional<StepPlan> step =
+        t_.next(rank, std::array{StepFill::kAny, StepFill::kFullOnly, StepFill::kRest}[static_cast<size_t>(below(3))]);
     if (!step) return;
     ASSERT_LT(steps_[r].size(), 2U);
     check_limits(*step);
@@ -154,9 +160,13 @@ class RandomRun {
     }
     ASSERT_EQ(step.tokens, rows);
     ASSERT_TRUE(rows <= config_.step_tokens_max || step.segments.size() == 1);
-    const bool reached = step.load >= config_.load.target;
+    const bool reached = step.load >= step.target;
     ASSERT_EQ(reached, step.filled_by == StopReason::kTarget);
-    ASSERT_LT(step.load - step.segments.back().tokens(), config_.load.target);
+    ASSERT_LT(step.load - step.segments.back().tokens(), std::max(step.target, config_.load.target));
+    ASSERT_LT(step.target, 2 * config_.load.target);
+    if (!config_.even_last_steps) {
+      ASSERT_EQ(step.target, config_.load.target);
+    }
   }
 
   // With pools so large that nothing is ever evicted, a rank has what was ever kept there and did not fail.

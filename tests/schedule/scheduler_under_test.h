@@ -56,9 +56,20 @@ inline ScheduleRequest request_of(uint64_t id, std::vector<int32_t> tokens, std:
           .deadline_ns = {}};
 }
 
+/// The rule without an end of the queue in sight, as most tests want it: they have few requests.
+inline SchedulerConfig filled_to_target(SchedulerConfig config) {
+  config.even_last_steps = false;
+  return config;
+}
+
 class SchedulerUnderTest {
  public:
   explicit SchedulerUnderTest(SchedulerConfig config, std::unique_ptr<const RoutePolicy> policy = nullptr)
+      : SchedulerUnderTest(WithEvenLastSteps(), filled_to_target(std::move(config)), std::move(policy)) {}
+
+  struct WithEvenLastSteps {};
+  SchedulerUnderTest(WithEvenLastSteps /*tag*/, SchedulerConfig config,
+                     std::unique_ptr<const RoutePolicy> policy = nullptr)
       : scheduler(std::move(config), tiny_shape(), clock, std::move(policy)) {}
 
   void submit(uint64_t id, std::vector<int32_t> tokens) { submit(request_of(id, std::move(tokens))); }

@@ -19,9 +19,11 @@ Workload independent(std::initializer_list<int32_t> lengths) {
   return w;
 }
 
-// Steps of 100 tokens, then of 60: 2 layers of 1 microsecond a token.
+// Steps of 100 tokens, then of 60: 2 layers of 1 microsecond a token. (Three fifths more do not fit into one step.)
 TEST(Simulator, AddsUpStepsOfOneRank) {
-  const SimulationReport r = simulate(simulation(1, 100), independent({40, 60, 30, 30}));
+  SimulationSpec spec = simulation(1, 100);
+  spec.step_tokens_max = 110;
+  const SimulationReport r = simulate(spec, independent({40, 60, 30, 30}));
   EXPECT_EQ(r.requests, 4);
   EXPECT_EQ(r.computed_tokens, 160);
   EXPECT_EQ(r.hit_tokens, 0);
@@ -84,6 +86,19 @@ TEST(Simulator, RoundRobinComputesPrefixesOnEveryRank) {
   const SimulationReport r = simulate(spec, grouped(3, 8, 160, 16));
   EXPECT_EQ(r.computed_tokens, 3 * (4 * 160 + 8 * 16));
   for (const RankReport& rank : r.ranks) EXPECT_EQ(rank.requests, 6);
+}
+
+// 2,100 tokens for 7 ranks whose steps are full with 100: three rounds for each. 2,400 tokens are 3.4 rounds: the last
+// two are one of 143 each, up to a request, rather than one of 100 and one of 100 for three ranks.
+TEST(Simulator, TheLastStepsAreEven) {
+  for (const int32_t requests : {210, 240}) {
+    Workload w{.name = "short", .parts = {"all"}, .requests = {}};
+    for (int32_t i = 0; i < requests; ++i)
+      w.requests.push_back({.pieces = {{.text = static_cast<uint64_t>(i), .offset = 0, .count = 10}}});
+    const SimulationReport r = simulate(simulation(7, 100), w);
+    EXPECT_LE(r.makespan_seconds, (requests * 10.0 / 7 + 10) * 2e-6);
+    EXPECT_EQ(r.steps.size(), 21U);
+  }
 }
 
 class EveryPolicy : public testing::TestWithParam<std::string_view> {};

@@ -303,10 +303,12 @@ void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& r
   }
 }
 
-// An idle rank takes whatever there is, before any rank has its second step; a busy one waits for a step worth staging.
+// An idle rank takes whatever there is, before any rank has its second step; a busy one waits for a step worth staging,
+// and what that leaves goes to ranks that are idle still.
 void Dispatcher::start_steps() {
   for (StepPlan& plan : router_.steps_for_idle()) start_step(std::move(plan));
   for (StepPlan& plan : router_.steps_for_busy()) start_step(std::move(plan));
+  for (StepPlan& plan : router_.steps_for_rest()) start_step(std::move(plan));
 }
 
 void Dispatcher::start_step(StepPlan plan) {

@@ -31,6 +31,9 @@ std::vector<std::string> validate(const SchedulerConfig& config) {
   if (!config.load.load) problems.emplace_back("load has no function");
   if (!(config.load.target > 0))
     problems.push_back(fmt::format("the load target is {}; it must be positive", config.load.target));
+  if (!(config.load.floor >= 0 && config.load.floor <= config.load.target))
+    problems.push_back(
+        fmt::format("the load floor is {}; it must be in [0, {}]", config.load.floor, config.load.target));
   if (!(config.load.target_deadline >= 0 && config.load.target_deadline <= config.load.target))
     problems.push_back(fmt::format("the load target under a deadline is {}; it must be in [0, {}]",
                                    config.load.target_deadline, config.load.target));

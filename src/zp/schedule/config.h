@@ -15,7 +15,8 @@ struct SchedulerConfig {
   int64_t step_tokens_max = 16384;         ///< computed tokens of a step, unless one request alone has more
   int64_t max_request_tokens = 131072;
   int32_t queue_max = 1 << 20;  ///< waiting requests
-  int32_t look_ahead = 1024;    ///< waiting requests that one plan looks at
+  int32_t look_ahead = 32'768;  ///< waiting requests that one plan looks at
+  bool even_last_steps = true;  ///< when the queue ends, what is left is spread evenly over ranks (step_targets.h)
   int32_t bypass_max = 4096;    ///< after this many younger requests went first, the oldest goes before all others
   int64_t deadline_slack_ns = 1'000'000'000;  ///< a deadline nearer than this presses
   bool keep_one_off_blocks = true;            ///< keep blocks that nobody is known to want again

@@ -33,6 +33,7 @@ RequestCost CostModel::cost(AttentionSpan span) const noexcept {
 LoadRule token_load(int64_t target_tokens) {
   return {.load = [](const RequestCost& cost) { return static_cast<double>(cost.tokens); },
           .target = static_cast<double>(target_tokens),
+          .floor = static_cast<double>(target_tokens),
           .target_deadline = 0};
 }
 

@@ -50,7 +50,8 @@ MeasuredRank LoadController::measured() const {
 
 LoadRule LoadController::rule() const {
   if (spec_.fixed_tokens) return token_load(*spec_.fixed_tokens);
-  return layer_time_load(rates(used_.factors), spec_.fixed_seconds.value_or(saturation_.target.seconds));
+  return layer_time_load(rates(used_.factors), spec_.fixed_seconds.value_or(saturation_.target.seconds),
+                         spec_.transfer_seconds);
 }
 
 bool LoadController::observe(const StepObservation& step) {

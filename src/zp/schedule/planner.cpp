@@ -7,6 +7,7 @@
 
 #include "zp/base/check.h"
 #include "zp/schedule/rank_fill.h"
+#include "zp/schedule/step_targets.h"
 
 namespace zp {
 namespace {
@@ -15,21 +16,24 @@ namespace {
 class Pass final {
  public:
   explicit Pass(const PlanInput& input) : input_(input), resident_(input.ranks.size()) {
+    const std::vector<double> targets = step_targets(input);
     for (size_t rank = 0; rank < input.ranks.size(); ++rank)
-      if (input.ranks[rank].open) fills_.emplace_back(static_cast<int32_t>(rank), input);
+      if (input.ranks[rank].open) fills_.emplace_back(static_cast<int32_t>(rank), targets[rank], input);
     choices_.resize(fills_.size());
   }
 
   BatchPlan run() {
-    // What the policy passes over gets what room is left in the end.
-    std::vector<const QueuedRequest*> passed;
+    // What the policy passes over, or nobody's even share has room for, gets what room is left in the end.
+    std::vector<const QueuedRequest*> left;
+    bool is_full = full();
     for (const QueuedRequest* request : ordered()) {
-      if (full()) break;
-      if (!consider(*request, false)) passed.push_back(request);
+      if (is_full || !consider(*request)) left.push_back(request);
+      is_full = is_full || full();
     }
-    for (const QueuedRequest* request : passed) {
+    last_call_ = true;
+    for (const QueuedRequest* request : left) {
       if (full()) break;
-      consider(*request, true);
+      consider(*request);
     }
     BatchPlan plan;
     for (RankFill& fill : fills_) plan.steps.push_back(fill.finish());
@@ -39,7 +43,7 @@ class Pass final {
  private:
   [[nodiscard]] bool full() const {
     for (const RankFill& fill : fills_)
-      if (fill.below_target(true)) return false;
+      if (fill.below_target(true, last_call_)) return false;
     return true;
   }
 
@@ -89,8 +93,24 @@ class Pass final {
     return longest;
   }
 
+  [[nodiscard]] double load_of(AttentionSpan span) const { return input_.config->load.load(input_.cost->cost(span)); }
+
+  /// A busy rank with a longer match than `best` gets to the request before it has waited for twice what is saved.
+  [[nodiscard]] bool better_after_wait(const QueuedRequest& request, const RankChoice& best) const {
+    const int32_t reusable = RankFill::reusable_max(request);
+    for (size_t rank = 0; rank < input_.ranks.size(); ++rank) {
+      const RankView& view = input_.ranks[rank];
+      const int32_t blocks = std::min(resident_[rank], reusable);
+      if (view.open || view.retired || blocks <= best.matched_blocks) continue;
+      const int64_t prefix = int64_t{blocks} * kBlockTokens;
+      const double saved = best.request_load - load_of({.prefix = prefix, .suffix = request.tokens() - prefix});
+      if (view.load_ahead <= kWaitForSaving * saved) return true;
+    }
+    return false;
+  }
+
   /// False if a rank could have taken it and the policy passed it over.
-  bool consider(const QueuedRequest& request, bool last_call) {
+  bool consider(const QueuedRequest& request) {
     const bool pressing = request.presses(input_.pressing_ns);
     input_.index->match(request.path, resident_);
     CostAt cost;
@@ -102,9 +122,14 @@ class Pass final {
     RouteRequest route = route_request(request, matched);
     route.matched_elsewhere = matched_elsewhere();
     // Who presses, or was passed over too often, does not wait for a better place.
-    route.last_call = last_call || pressing || (input_.first_is_due && &request == input_.window.front());
+    const bool waits = !pressing && !(input_.first_is_due && &request == input_.window.front());
+    route.last_call = last_call_ || !waits;
     const int32_t rank = input_.policy->choose(route, choices_);
-    if (rank < 0 && !route.last_call && std::ranges::any_of(choices_, &RankChoice::eligible)) return false;
+    if (rank < 0 && std::ranges::any_of(choices_, &RankChoice::eligible)) return false;
+    if (rank >= 0 && input_.rest && waits) {
+      const auto chosen = std::ranges::find(choices_, rank, &RankChoice::rank);
+      if (better_after_wait(request, *chosen)) return false;
+    }
     for (size_t i = 0; i < fills_.size(); ++i) {
       if (rank < 0) {
         fills_[i].turned_away(pressing);
@@ -129,9 +154,12 @@ class Pass final {
     const int32_t blocks = fill.reusable(request, resident_[rank]);
     const AttentionSpan span{.prefix = int64_t{blocks} * kBlockTokens,
                              .suffix = request.tokens() - int64_t{blocks} * kBlockTokens};
-    if (cost.blocks != blocks) cost = {.blocks = blocks, .load = input_.config->load.load(input_.cost->cost(span))};
+    if (cost.blocks != blocks) cost = {.blocks = blocks, .load = load_of(span)};
+    const bool wanted =
+        fill.below_target(pressing, last_call_) ||
+        (blocks > 0 && !pressing && fill.worth_joining(load_of({.prefix = 0, .suffix = request.tokens()}) - cost.load));
     return {.rank = fill.rank(),
-            .eligible = fill.below_target(pressing) && fill.fits(span.suffix),
+            .eligible = wanted && fill.fits(span.suffix),
             .load = fill.load(),
             .load_unfinished = view.load_unfinished + fill.load(),
             .request_load = cost.load,
@@ -144,6 +172,7 @@ class Pass final {
   const PlanInput& input_;
   std::vector<RankFill> fills_;
   std::vector<RankChoice> choices_;
+  bool last_call_ = false;
   std::vector<int32_t> resident_;  ///< [ranks] first blocks of the request that the rank has
 };
 

@@ -19,6 +19,7 @@ struct RankView {
   bool open = false;                          ///< it can be given another step
   bool retired = false;                       ///< it will never be given one
   double load_unfinished = 0;                 ///< of the steps it was given and has not finished
+  double load_ahead = 0;                      ///< of these, what it has yet to do, by the pace of its last step
   int64_t staged_requests = 0;                ///< of these steps but the first
   int64_t running_requests = 0;               ///< of the first
   int64_t tokens_unfinished = 0;              ///< of all these requests, reused ones too
@@ -30,6 +31,9 @@ struct PlanInput {
   std::span<const QueuedRequest* const> window;  ///< in order; interned
   bool more_waiting = false;                     ///< requests beyond the window
   bool first_is_due = false;                     ///< the first of the window was passed over too often: it stays first
+  /// The open ranks are idle, and what waits was left over by a plan for all: a request may rather wait for a busy
+  /// rank.
+  bool rest = false;
   const PrefixIndex* index = nullptr;
   std::span<const RankView> ranks;
   const SchedulerConfig* config = nullptr;
@@ -57,6 +61,7 @@ struct PlannedStep {
   std::vector<PlannedSegment> segments;
   int64_t tokens = 0;
   double load = 0;
+  double target = 0;  ///< load that it was filled to
   RequestCost cost;
   StopReason filled_by = StopReason::kQueueEnded;
   std::optional<uint64_t> relies_on{};

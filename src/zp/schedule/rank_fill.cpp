@@ -18,9 +18,14 @@ int32_t RankFill::reusable(const QueuedRequest& request, int32_t resident) const
   return blocks;
 }
 
-bool RankFill::below_target(bool pressing) const {
+bool RankFill::below_target(bool pressing, bool last_call) const {
   const LoadRule& rule = input_.config->load;
-  return step_.load < (pressing_ && !pressing ? rule.target_deadline : rule.target);
+  if (pressing_ && !pressing) return step_.load < std::min(target_, rule.target_deadline);
+  return step_.load < (last_call ? std::max(target_, rule.target) : target_);
+}
+
+bool RankFill::worth_joining(double saved) const {
+  return !pressing_ && step_.load < input_.config->load.target && step_.load <= kWaitForSaving * saved;
 }
 
 bool RankFill::fits(int64_t tokens) const {
@@ -66,10 +71,13 @@ void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resid
   step_.segments.push_back(std::move(segment));
 }
 
-void RankFill::turned_away(bool pressing) { (below_target(pressing) ? away_for_room_ : away_for_deadline_) = true; }
+void RankFill::turned_away(bool pressing) {
+  (below_target(pressing, true) ? away_for_room_ : away_for_deadline_) = true;
+}
 
 PlannedStep RankFill::finish() {
-  if (step_.load >= input_.config->load.target) {
+  step_.target = target_;
+  if (step_.load >= target_) {
     step_.filled_by = StopReason::kTarget;
   } else if (away_for_deadline_) {
     step_.filled_by = StopReason::kDeadline;

@@ -9,18 +9,27 @@
 
 namespace zp {
 
+/// A request waits for a prefix, or joins those that compute it, rather than being computed without on a rank that has
+/// nothing else to do, while that puts it behind no more than this many times the work that is saved.
+inline constexpr double kWaitForSaving = 2;
+
 /// Invariant: `fresh_` has exactly the blocks that the step's segments compute and the rank neither holds nor expects.
 class RankFill final {
  public:
-  RankFill(int32_t rank, const PlanInput& input) : input_(input) { step_.rank = rank; }
+  /// The step is filled to a load of `target`.
+  RankFill(int32_t rank, double target, const PlanInput& input) : input_(input), target_(target) { step_.rank = rank; }
 
   /// The most blocks of a request that can be reused: never the block of the last token.
   [[nodiscard]] static int32_t reusable_max(const QueuedRequest& request);
   /// The first blocks of a request that it would reuse here, when the rank has `resident` of them: those, then blocks
   /// that this step computes.
   [[nodiscard]] int32_t reusable(const QueuedRequest& request, int32_t resident) const;
-  /// The step is below the target that applies to such a request.
-  [[nodiscard]] bool below_target(bool pressing) const;
+  /// The step is below the target that applies to such a request; on the last call even shares are no limit, only the
+  /// rule's target is.
+  [[nodiscard]] bool below_target(bool pressing, bool last_call) const;
+  /// A request that saves so much here, load by load, belongs into this step though its even share is reached: the
+  /// target is not, and what the step holds is no more than twice that.
+  [[nodiscard]] bool worth_joining(double saved) const;
   /// So many more tokens would not exceed step_tokens_max, or are the first.
   [[nodiscard]] bool fits(int64_t tokens) const;
   /// Adds a request that reuses `reused` blocks, `resident` of which (at most) the rank has.
@@ -49,6 +58,7 @@ class RankFill final {
   [[nodiscard]] RoomCounts room() const;
 
   const PlanInput& input_;
+  double target_;
   PlannedStep step_;
   NodeMap<Fresh> fresh_;
   int64_t sequence_tokens_ = 0;

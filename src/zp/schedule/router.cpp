@@ -72,6 +72,10 @@ CancelResult Router::cancel(uint64_t request) {
 }
 
 std::vector<StepPlan> Router::steps_for_idle() { return next_steps(0, StepFill::kAny); }
+std::vector<StepPlan> Router::steps_for_rest() {
+  if (lanes() > 1 || ranks() == 1 || queued(0) == 0) return {};
+  return next_steps(0, StepFill::kRest);
+}
 std::vector<StepPlan> Router::steps_for_busy() { return next_steps(1, StepFill::kFullOnly); }
 
 // For the ranks that have so many steps.

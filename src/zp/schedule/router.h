@@ -37,6 +37,9 @@ class Router final {
 
   /// Steps for the ranks that have none, from one plan a lane: whatever waits.
   [[nodiscard]] std::vector<StepPlan> steps_for_idle();
+  /// Steps for the ranks that still have none though requests wait, which a plan for all would give to busy ranks:
+  /// those that do not rather wait for these (see Scheduler).
+  [[nodiscard]] std::vector<StepPlan> steps_for_rest();
   /// Steps for the ranks that have one: only those that waiting for more would not fill further.
   [[nodiscard]] std::vector<StepPlan> steps_for_busy();
 

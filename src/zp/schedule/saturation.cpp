@@ -32,9 +32,10 @@ Saturation saturation(const CostModel& cost, const SaturationSpec& spec) {
   return out;
 }
 
-LoadRule layer_time_load(const OperationRates& rates, double target_seconds) {
+LoadRule layer_time_load(const OperationRates& rates, double target_seconds, double transfer_seconds) {
   return {.load = [rates](const RequestCost& cost) { return layer_seconds(cost, rates); },
           .target = target_seconds,
+          .floor = std::min(target_seconds, transfer_seconds),
           .target_deadline = 0};
 }
 

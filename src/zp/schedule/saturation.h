@@ -43,7 +43,8 @@ struct Saturation {
 /// Requires a valid spec: t_EP >= 0, gamma >= 1, positive rates and context.
 [[nodiscard]] Saturation saturation(const CostModel& cost, const SaturationSpec& spec);
 
-/// Load in predicted seconds of a layer. A step with a pressing deadline takes nothing else along.
-[[nodiscard]] LoadRule layer_time_load(const OperationRates& rates, double target_seconds);
+/// Load in predicted seconds of a layer, whose experts take `transfer_seconds` to come. A step with a pressing deadline
+/// takes nothing else along.
+[[nodiscard]] LoadRule layer_time_load(const OperationRates& rates, double target_seconds, double transfer_seconds);
 
 }  // namespace zp

@@ -17,6 +17,7 @@ Scheduler::Scheduler(SchedulerConfig config, const ModelShape& shape, const Cloc
       policy_(policy != nullptr ? std::move(policy) : std::make_unique<PrefixSaturationPolicy>()),
       index_(config_.pool_blocks),
       steps_(static_cast<size_t>(config_.ranks())),
+      paces_(static_cast<size_t>(config_.ranks())),
       retired_(static_cast<size_t>(config_.ranks()), false) {
   const std::vector<std::string> problems = validate(config_);
   ZP_CHECK(problems.empty(), "the configuration was not validated: {}", fmt::join(problems, "; "));
@@ -61,12 +62,12 @@ std::vector<StepPlan> Scheduler::next_steps(std::span<const int32_t> ranks, Step
   };
   if (std::ranges::none_of(ranks, has_room) || queue_.size() == 0) return steps;
   const std::vector<const QueuedRequest*> window = look_ahead();
-  const BatchPlan batch = plan(window);
+  const BatchPlan batch = plan(window, fill);
   for (const int32_t rank : ranks) {
     if (!has_room(rank)) continue;
     const bool busy = !steps_[static_cast<size_t>(rank)].empty();
     const auto planned = std::ranges::lower_bound(batch.steps, rank, {}, &PlannedStep::rank);
-    if (planned->segments.empty()) continue;
+    if (planned == batch.steps.end() || planned->rank != rank || planned->segments.empty()) continue;
     if (fill == StepFill::kFullOnly && busy && planned->filled_by == StopReason::kQueueEnded) continue;
     steps.push_back(commit(*planned));
   }
@@ -90,6 +91,11 @@ std::vector<uint64_t> Scheduler::finish_step(uint64_t step, StepOutcome outcome)
   }
   StepRecord ended = std::move(steps.front());
   steps.pop_front();
+  Pace& pace = paces_[static_cast<size_t>(rank)];
+  const int64_t now_ns = clock_.now_ns();
+  if (outcome == StepOutcome::kDone && now_ns > pace.began_ns)
+    load_per_ns_ = pace.load_per_ns = ended.load / static_cast<double>(now_ns - pace.began_ns);
+  pace.began_ns = now_ns;
   rank_of_step_.erase(step);
   unwind(rank, ended, outcome);
   for (const SegmentRecord& segment : ended.segments) leave(*segment.request, outcome);
@@ -192,29 +198,38 @@ void Scheduler::forget_path(QueuedRequest& request) {
   request.interned = false;
 }
 
-BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window) const {
+BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window, StepFill fill) const {
+  const int64_t now_ns = clock_.now_ns();
+  const size_t steps_max = fill == StepFill::kRest ? 1 : kStepsPerRank;
   std::vector<RankView> ranks;
   for (size_t rank = 0; rank < steps_.size(); ++rank) {
     const std::deque<StepRecord>& steps = steps_[rank];
-    RankView view{.open = !retired_[rank] && steps.size() < kStepsPerRank, .retired = retired_[rank]};
+    RankView view{.open = !retired_[rank] && steps.size() < steps_max, .retired = retired_[rank]};
     for (const StepRecord& step : steps) {
       const auto requests = static_cast<int64_t>(step.segments.size());
       view.load_unfinished += step.load;
       view.tokens_unfinished += step.tokens + step.hit_tokens;
       (&step == &steps.front() ? view.running_requests : view.staged_requests) += requests;
     }
-    if (!steps.empty()) view.unfinished_step = steps.back().id;
+    if (!steps.empty()) {
+      const Pace& pace = paces_[rank];
+      const double done =
+          (pace.load_per_ns > 0 ? pace.load_per_ns : load_per_ns_) * static_cast<double>(now_ns - pace.began_ns);
+      view.load_ahead = view.load_unfinished - std::min(done, steps.front().load);
+      view.unfinished_step = steps.back().id;
+    }
     ranks.push_back(view);
   }
   return plan_batch({.window = window,
                      .more_waiting = queue_.size() > static_cast<int32_t>(window.size()),
                      .first_is_due = queue_.bypassed() >= static_cast<uint64_t>(config_.bypass_max),
+                     .rest = fill == StepFill::kRest,
                      .index = &index_,
                      .ranks = ranks,
                      .config = &config_,
                      .cost = &cost_,
                      .policy = policy_.get(),
-                     .now_ns = clock_.now_ns(),
+                     .now_ns = now_ns,
                      .pressing_ns = pressing_ns()});
 }
 
@@ -224,6 +239,7 @@ StepPlan Scheduler::commit(const PlannedStep& planned) {
                 .rank = planned.rank,
                 .tokens = planned.tokens,
                 .load = planned.load,
+                .target = planned.target,
                 .cost = planned.cost,
                 .filled_by = planned.filled_by,
                 .relies_on = planned.relies_on};
@@ -244,7 +260,9 @@ StepPlan Scheduler::commit(const PlannedStep& planned) {
   counts_.computed_tokens += step.tokens;
   ++counts_.steps;
   rank_of_step_.emplace(step.id, planned.rank);
-  steps_[static_cast<size_t>(planned.rank)].push_back(std::move(record));
+  std::deque<StepRecord>& steps = steps_[static_cast<size_t>(planned.rank)];
+  if (steps.empty()) paces_[static_cast<size_t>(planned.rank)].began_ns = clock_.now_ns();
+  steps.push_back(std::move(record));
   return step;
 }
 

@@ -28,6 +28,7 @@ enum class StepOutcome : uint8_t {
 /// Whether a rank that is still busy gets a step that could be filled further.
 enum class StepFill : uint8_t {
   kAny,       ///< whatever waits
+  kRest,      ///< whatever waits, planned for idle ranks alone: what a plan for all would rather have on a busy one
   kFullOnly,  ///< a rank with an unfinished step gets its next one only when waiting for more would not fill it further
 };
 
@@ -113,7 +114,13 @@ class Scheduler final {
     std::vector<SegmentRecord> segments{};
   };
 
-  [[nodiscard]] BatchPlan plan(std::span<const QueuedRequest* const> window) const;
+  /// How fast a rank gets through its steps.
+  struct Pace {
+    int64_t began_ns = 0;    ///< when the oldest unfinished step was handed out, or the one before it ended
+    double load_per_ns = 0;  ///< of its last step that was done; 0: none was
+  };
+
+  [[nodiscard]] BatchPlan plan(std::span<const QueuedRequest* const> window, StepFill fill) const;
   [[nodiscard]] StepPlan commit(const PlannedStep& planned);
   SegmentRecord commit_segment(const PlannedSegment& planned, int32_t pinned, int32_t rank, StepPlan& step);
   std::vector<const QueuedRequest*> look_ahead();
@@ -129,6 +136,8 @@ class Scheduler final {
   PrefixIndex index_;
   RequestQueue queue_;
   std::vector<std::deque<StepRecord>> steps_;             ///< [ranks] unfinished, in order
+  std::vector<Pace> paces_;                               ///< [ranks]
+  double load_per_ns_ = 0;                                ///< of the last step that any rank was done with
   std::vector<bool> retired_;                             ///< [ranks]
   std::unordered_map<uint64_t, int32_t> rank_of_step_;    ///< unfinished steps
   std::unordered_map<uint64_t, QueuedRequest*> in_step_;  ///< requests in unfinished steps, by id

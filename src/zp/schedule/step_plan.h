@@ -60,6 +60,7 @@ struct StepPlan {
   int64_t tokens = 0;      ///< computed; the number of fresh rows
   int64_t hit_tokens = 0;  ///< reused
   double load = 0;         ///< by the LoadRule
+  double target = 0;       ///< the load that it was to be filled to
   RequestCost cost;
   StopReason filled_by = StopReason::kQueueEnded;
   /// The unfinished step whose promised blocks this one reads: it may start only after that one, and must not run at

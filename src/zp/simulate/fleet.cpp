@@ -33,6 +33,8 @@ void Fleet::plan() {
   take_steps(router_.steps_for_idle());
   top_up();
   take_steps(router_.steps_for_busy());
+  top_up();
+  take_steps(router_.steps_for_rest());
 }
 
 void Fleet::take_steps(std::vector<StepPlan> plans) {

@@ -12,8 +12,9 @@ namespace zp {
 namespace {
 
 FleetSpec fleet_spec(const SimulationSpec& spec, const Workload& workload) {
+  const double transfer_seconds = spec.step.streamed_layers > 0 ? spec.step.transfer_seconds : 0;
   FleetSpec fleet{.config = {.pool_blocks = std::vector<int32_t>(static_cast<size_t>(spec.ranks), spec.pool_blocks),
-                             .load = layer_time_load(spec.step.rates, spec.target_seconds),
+                             .load = layer_time_load(spec.step.rates, spec.target_seconds, transfer_seconds),
                              .step_tokens_max = spec.step_tokens_max,
                              .max_request_tokens = std::max<int64_t>(workload.tokens_max(), 1),
                              .look_ahead = spec.look_ahead},

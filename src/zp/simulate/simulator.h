@@ -18,7 +18,7 @@ struct SimulationSpec {
   int32_t pool_blocks = 0;    ///< KV blocks that each rank keeps
   double target_seconds = 0;  ///< predicted time of a layer that a step is filled to
   int64_t step_tokens_max = 0;
-  int32_t look_ahead = 1024;
+  int32_t look_ahead = 32'768;
 };
 
 /// All contradictions found; empty when there are none.

@@ -126,5 +126,43 @@ TEST(Recalibration, WithoutItExposedTimeStays) {
   EXPECT_EQ(seen.after_long.recalibrations, 0);
 }
 
+// The start found ranks ten times as fast as they are. So the target asks for ten times too many tokens, and
+// max_step_tokens ends every step far below a quarter of it: rates, T and target must follow nevertheless.
+TEST(Recalibration, AStartThatOverstatedRatesIsCorrectedAlthoughNoStepComesNearTheTarget) {
+  constexpr double kTimes = 10;
+  constexpr double kPace = 1e9;
+  constexpr int32_t kTokensHidden = 192;  // take as long as the experts of one of the two streamed layers, of three
+  constexpr int64_t kTokensMax = 256;
+  EngineConfig config = paced_config();
+  config.max_step_tokens = kTokensMax;
+  config.max_context_tokens = kShort;  // T is said for such requests from the start
+  config.paced_flops_per_second = kPace;
+  const ModelFiles files(config.model);
+  EngineConfig resident = config;
+  resident.experts.mode = ExpertMode::kResident;
+  const double bytes = static_cast<double>(make_setup(resident, files).blob_bytes) * files.shape().experts;
+  const auto token_flops = static_cast<double>(linear_flops(files.shape(), FeedForward::kMoe).total());
+  config.experts.host_link.bytes_per_second = static_cast<uint64_t>(bytes * kPace / (kTokensHidden * token_flops));
+  const auto link = static_cast<double>(config.experts.host_link.bytes_per_second);
+  RecordedEngine engine(config, [&](EngineSetup& setup) {
+    for (RankSpec& rank : setup.ranks)
+      rank.measured = {.rates = {.attention = kTimes * kPace, .dense = kTimes * kPace, .expert = kTimes * kPace},
+                       .links = {.peer = 0, .host = link},
+                       .step_seconds = 0};
+  });
+  const SaturationStats before = *engine.dispatcher().stats().saturation;
+  ASSERT_GT(before.target.tokens, 4.0 * kTokensMax);
+  const std::vector<RecordedStep> steps = engine.run(requests(300, kShort, files.shape().vocabulary), {}).steps;
+  const SaturationStats after = *engine.dispatcher().stats().saturation;
+  // Slower than the pace it may be, on a machine with other work; faster it cannot.
+  EXPECT_LE(after.dense_flops_per_second, 1.1 * kPace);
+  EXPECT_GE(after.dense_flops_per_second, 0.5 * kPace);
+  EXPECT_LT(after.target.tokens, kTokensMax);
+  // Steps are filled by the right target in the end; the last may be what was left.
+  ASSERT_GE(steps.size(), 10U);
+  EXPECT_EQ(steps.front().cost.tokens, kTokensMax);
+  EXPECT_LT(steps[steps.size() - 2].cost.tokens, kTokensMax);
+}
+
 }  // namespace
 }  // namespace zp

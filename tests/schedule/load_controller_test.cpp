@@ -106,11 +106,75 @@ TEST(LoadController, ExposedTimeOfStepsBelowTheTargetOrForOtherRanksSaysNothingO
   EXPECT_EQ(controller.gamma(), 1.2);
 }
 
+// Steps that a limit ended are no exception, if their work is not much more than what a step takes besides.
 TEST(LoadController, SmallStepsTeachNothing) {
+  LoadControllerSpec spec = spec_of();
+  spec.efficient_step_tokens = 1000;
+  spec.measured.step_seconds = 1e-4;
+  LoadController controller(tiny_shape(), spec);
+  for (const StopReason reason : {StopReason::kQueueEnded, StopReason::kCapacity, StopReason::kLookAhead}) {
+    StepObservation small = step_of(1, 100, 1, 0, 0.08);  // a step of 0.3 ms
+    small.seconds *= 100;                                 // mostly something else
+    small.filled_by = reason;
+    for (int i = 0; i < 20; ++i) EXPECT_FALSE(controller.observe(small)) << to_string(reason);
+  }
+}
+
+// The start found the device ten times as fast as it is: the target is ten times too many tokens, and step_tokens_max
+// or the look-ahead keeps all steps far below a quarter of it.
+class AStartThatOverstated : public ::testing::Test {
+ protected:
+  static constexpr double kTimes = 10;
+  static constexpr int64_t kTokensMax = 1600;  // a seventh of the wrong target, more than the right one
+
+  static LoadControllerSpec spec_of_start(int64_t efficient_step_tokens) {
+    LoadControllerSpec spec = spec_of();
+    OperationRates& rates = spec.measured.rates;
+    rates = {.attention = kTimes * rates.attention, .dense = kTimes * rates.dense, .expert = kTimes * rates.expert};
+    spec.efficient_step_tokens = efficient_step_tokens;
+    spec.measured.step_seconds = 1e-5;
+    return spec;
+  }
+  // What the device takes for a step, filled as the rule in use fills it.
+  static StepObservation step(const LoadController& controller, int64_t tokens, StopReason reason) {
+    StepObservation step = step_of(1, tokens, 1);
+    step.seconds += 1e-5;
+    step.fill = controller.rule().load(step.cost) / controller.rule().target;
+    step.filled_by = reason;
+    return step;
+  }
+  static void expect_recovered(const LoadController& controller) {
+    // 3 us a token.
+    EXPECT_NEAR(controller.rule().load(cost_of(1, 1000)) / 3e-3, 1, 0.1);
+    EXPECT_NEAR(controller.saturation().threshold.tokens / 1200, 1, 0.1);
+  }
+};
+
+TEST_F(AStartThatOverstated, IsCorrectedByStepsThatAreEfficientlyLarge) {
+  // A quarter of 6,000 tokens is large, whatever the target.
+  LoadController controller(tiny_shape(), spec_of_start(6000));
+  ASSERT_LT(step(controller, kTokensMax, StopReason::kQueueEnded).fill, 0.25);
+  for (int i = 0; i < 10; ++i) (void)controller.observe(step(controller, kTokensMax, StopReason::kQueueEnded));
+  expect_recovered(controller);
+}
+
+TEST_F(AStartThatOverstated, IsCorrectedByStepsThatALimitEnds) {
+  for (const StopReason reason : {StopReason::kCapacity, StopReason::kLookAhead}) {
+    LoadController controller(tiny_shape(), spec_of_start(8000));
+    ASSERT_LT(step(controller, kTokensMax, reason).fill, 0.25);
+    for (int i = 0; i < 10; ++i) (void)controller.observe(step(controller, kTokensMax, reason));
+    expect_recovered(controller);
+  }
+}
+
+// A rank that sent its tokens away has computed less than they cost.
+TEST(LoadController, StepsThatSentActivationsSayNothingOfTheRates) {
   LoadController controller(tiny_shape(), spec_of());
-  StepObservation small = step_of(1, 1, 1, 0, 0.01);
-  small.seconds *= 100;  // mostly something else
-  for (int i = 0; i < 20; ++i) EXPECT_FALSE(controller.observe(small));
+  StepObservation sent = step_of(1, 1200, 1);
+  sent.seconds *= 0.3;
+  sent.sent_activations = true;
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(controller.observe(sent));
+  EXPECT_EQ(controller.measured().rates.dense, 448e6);
 }
 
 TEST(LoadController, ToldNotToAdaptItDoesNot) {

@@ -237,6 +237,8 @@ void Dispatcher::follow_step(const RunningStep& step, const StepReport& report) 
   StepObservation seen{.cost = step.plan.cost,
                        .requests = std::ssize(step.plan.segments),
                        .fill = step.plan.load / step.target,
+                       .filled_by = step.plan.filled_by,
+                       .sent_activations = report.mode == StepMode::kSendActivations,
                        .seconds = report.seconds};
   for (const LayerWait& wait : report.waits) {
     seen.exposed_seconds += static_cast<double>(wait.exposed_ns) * 1e-9;

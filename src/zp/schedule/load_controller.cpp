@@ -9,7 +9,8 @@
 namespace zp {
 namespace {
 
-constexpr double kLargeFill = 0.25;
+constexpr double kLargeShare = 0.25;   // of the target, or of an efficient step
+constexpr double kOverheadsMin = 4;    // predicted compute of a large step, over step_seconds
 constexpr double kFullFill = 0.9;      // below, exposed time says nothing of the target
 constexpr double kExposedMuch = 0.02;  // of a step's time
 constexpr double kExposedLittle = 0.005;
@@ -29,6 +30,8 @@ LoadController::LoadController(const ModelShape& shape, const LoadControllerSpec
       layers_(shape.layers),
       head_seconds_(static_cast<double>(head_flops(shape)) / spec.measured.rates.dense),
       attention_flops_per_pair_(cost_.cost({.prefix = 0, .suffix = 1}).attention) {
+  const RequestCost token = cost_.cost({.prefix = 0, .suffix = 1});
+  efficient_flops_ = static_cast<double>(spec.efficient_step_tokens) * (token.dense + token.expert);
   ZP_CHECK(spec.gamma >= 1 && spec.gamma <= kGammaMax && spec.context_tokens > 0, "gamma {}, contexts of {} tokens",
            spec.gamma, spec.context_tokens);
   now_ = {.factors = {}, .gamma = spec.gamma, .context_tokens = static_cast<double>(spec.context_tokens)};
@@ -55,16 +58,8 @@ LoadRule LoadController::rule() const {
 }
 
 bool LoadController::observe(const StepObservation& step) {
-  // What small steps take is mostly not work, and when a step is full does not matter to them.
-  if (!spec_.adapt || step.fill < kLargeFill) return false;
-  const OperationRates& measured = spec_.measured.rates;
-  const double compute = step.seconds - step.exposed_seconds - spec_.measured.step_seconds;
-  const double others = layers_ * (step.cost.dense / measured.dense + step.cost.expert / measured.expert) +
-                        static_cast<double>(step.requests) * head_seconds_;
-  fit_.observe({.attention_seconds = layers_ * step.cost.attention / measured.attention,
-                .other_seconds = others,
-                .seconds = compute});
-  now_.factors = fit_.factors();
+  if (!spec_.adapt || !is_large(step)) return false;
+  follow_rates(step);
   // Time was exposed, or was not, under rates that were wrong: it says nothing any more.
   const auto far = [](double a, double b) { return std::max(a, b) > kFar * std::min(a, b); };
   if (far(now_.factors.attention, used_.factors.attention) || far(now_.factors.other, used_.factors.other))
@@ -76,6 +71,26 @@ bool LoadController::observe(const StepObservation& step) {
   ++recalibrations_;
   use();
   return true;
+}
+
+// What small steps take is mostly not work, and when a step is full does not matter to them. A wrong start may set the
+// target so high that no step comes near it, so other measures count too.
+bool LoadController::is_large(const StepObservation& step) const {
+  if (step.fill >= kLargeShare || step.cost.total() >= kLargeShare * efficient_flops_) return true;
+  const bool limited = step.filled_by == StopReason::kCapacity || step.filled_by == StopReason::kLookAhead;
+  return limited &&
+         layers_ * layer_seconds(step.cost, rates(used_.factors)) >= kOverheadsMin * spec_.measured.step_seconds;
+}
+
+void LoadController::follow_rates(const StepObservation& step) {
+  if (step.sent_activations) return;
+  const OperationRates& measured = spec_.measured.rates;
+  const double others = layers_ * (step.cost.dense / measured.dense + step.cost.expert / measured.expert) +
+                        static_cast<double>(step.requests) * head_seconds_;
+  fit_.observe({.attention_seconds = layers_ * step.cost.attention / measured.attention,
+                .other_seconds = others,
+                .seconds = step.seconds - step.exposed_seconds - spec_.measured.step_seconds});
+  now_.factors = fit_.factors();
 }
 
 // A full step that takes 1 / (1 - exposed) of what it computes would have been hidden by as much more work.

@@ -7,6 +7,7 @@
 #include "zp/schedule/cost.h"
 #include "zp/schedule/rate_fit.h"
 #include "zp/schedule/saturation.h"
+#include "zp/schedule/step_plan.h"
 #include "zp/shape/transfer.h"
 
 namespace zp {
@@ -35,16 +36,20 @@ struct LoadControllerSpec {
 struct StepObservation {
   RequestCost cost{};
   int64_t requests = 0;
-  double fill = 0;               ///< its load over the target
-  double seconds = 0;            ///< what it took
-  double exposed_seconds = 0;    ///< of these, compute stood still for experts
-  double peer_wait_seconds = 0;  ///< of these, for another rank: a larger step would not hide it
+  double fill = 0;  ///< its load over the target
+  StopReason filled_by = StopReason::kQueueEnded;
+  bool sent_activations = false;  ///< other ranks computed experts for it: its time says nothing of the rates
+  double seconds = 0;             ///< what it took
+  double exposed_seconds = 0;     ///< of these, compute stood still for experts
+  double peer_wait_seconds = 0;   ///< of these, for another rank: a larger step would not hide it
 };
 
-/// Three things follow the steps that are at least a quarter full. Rates: fitted to compute times (RateFit). The length
-/// of requests, as their tokens' share of attention shows it: T in tokens, and the target where it is that of efficient
-/// steps, are for these lengths. Gamma: rises while full steps are exposed to transfers, falls slowly while they are
-/// not. The rule in use changes only when one of them has moved by a few percent.
+/// Three things follow the steps that are large: at least a quarter of the target, or of the tokens from which steps
+/// are efficient (the target may be wrong), or ended by a limit and yet much more work than what a step takes besides.
+/// Rates: fitted to compute times (RateFit). The length of requests, as their tokens' share of attention shows it: T in
+/// tokens, and the target where it is that of efficient steps, are for these lengths. Gamma: rises while full steps are
+/// exposed to transfers, falls slowly while they are not. The rule in use changes only when one of them has moved by a
+/// few percent.
 class LoadController final {
  public:
   LoadController(const ModelShape& shape, const LoadControllerSpec& spec);
@@ -72,6 +77,8 @@ class LoadController final {
     double context_tokens = 1;
   };
 
+  [[nodiscard]] bool is_large(const StepObservation& step) const;
+  void follow_rates(const StepObservation& step);
   void follow_gamma(const StepObservation& step);
   void follow_context(const StepObservation& step);
   [[nodiscard]] OperationRates rates(const RateFit::Factors& factors) const;
@@ -83,6 +90,7 @@ class LoadController final {
   int32_t layers_;
   double head_seconds_ = 0;              ///< of a request, as measured
   double attention_flops_per_pair_ = 0;  ///< in one layer
+  double efficient_flops_ = 0;           ///< in one layer: of efficient_step_tokens, without attention
   RateFit fit_;
   Basis now_;
   Basis used_;

@@ -81,7 +81,7 @@ void add_target_options(CLI::App& command, EngineOptions& options) {
   command
       .add_option("--max-step-tokens", config.max_step_tokens,
                   "No step computes more, unless one request has more; memory is planned for it. 0: twice as many as "
-                  "above")
+                  "above, or what hides the transfer of experts, up to 262144, if that fits")
       ->capture_default_str()
       ->group(group);
   command

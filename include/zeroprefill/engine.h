@@ -91,8 +91,9 @@ struct MemoryPlan {
 /// the host as a whole is then taken from the limit of the ranks.
 struct EngineMemory {
   int32_t ranks = 1;
-  MemoryPlan rank;  ///< of each rank: of the one that takes most
-  MemoryPlan host;  ///< of host memory, for the engine as a whole
+  MemoryPlan rank;     ///< of each rank: of the one that takes most
+  MemoryPlan host;     ///< of host memory, for the engine as a whole
+  std::string note{};  ///< how large steps are and why, where the transfer of experts decides; else empty
 
   [[nodiscard]] uint64_t total_bytes() const noexcept;
   /// A table for people, without a line end at its end.
@@ -130,7 +131,9 @@ struct EngineConfig {
   /// a time. Unset: 4096 and 2048 on the CPU; 32768 and 16384 on a GPU, or as much of this as its memory allows.
   std::optional<int64_t> step_tokens;
   std::optional<int64_t> chunk_tokens;
-  int64_t max_step_tokens = 0;             ///< no step computes more, unless one request has more; 0: 2 x step_tokens
+  /// No step computes more, unless one request has more. 0: 2 x step_tokens; where experts are streamed, up to 262144
+  /// if hiding the transfer takes that (EngineMemory::note), as far as memory allows.
+  int64_t max_step_tokens = 0;
   int64_t max_context_tokens = 0;          ///< longest context accepted; 0: what the model was made for
   std::optional<uint64_t> kv_cache_bytes;  ///< keys and values kept for reuse; 0: none outlive their step
   std::optional<uint64_t>

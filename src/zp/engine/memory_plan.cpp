@@ -61,7 +61,8 @@ uint64_t EngineMemory::total_bytes() const noexcept {
 
 std::string EngineMemory::to_text() const {
   const std::string whose = ranks == 1 ? "the rank" : fmt::format("each of {} ranks", ranks);
-  return fmt::format("memory planned for {}:{}\nand once, in host memory:{}", whose, table(rank), table(host));
+  return fmt::format("memory planned for {}:{}\nand once, in host memory:{}{}{}", whose, table(rank), table(host),
+                     note.empty() ? "" : "\n", note);
 }
 
 uint64_t left_bytes(const MemoryPlan& plan) noexcept {

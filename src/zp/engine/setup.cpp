@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "zp/base/error.h"
 #include "zp/base/host_info.h"
@@ -13,6 +14,7 @@
 #include "zp/cache/block_hash.h"
 #include "zp/cache/prefix_index.h"
 #include "zp/engine/expert_setup.h"
+#include "zp/engine/hiding_steps.h"
 #include "zp/engine/source.h"
 #include "zp/engine/target_setup.h"
 #include "zp/engine/weight_bytes.h"
@@ -270,6 +272,45 @@ EngineSetup decide_sized(const EngineConfig& config, const WeightSource& source)
   setup.trace = config.trace;
   setup.scheduler.pool_blocks.assign(static_cast<size_t>(config.ranks), kv_blocks);
   setup.model_revision = model_revision(config);
+  setup.hiding_tokens = hiding_step_tokens(config, shape, setup);
+  return setup;
+}
+
+using Decide = std::function<EngineSetup(const EngineConfig&)>;
+
+// Empty if it does not fit: some limits are found out while experts are placed.
+std::optional<EngineSetup> decide_if_fits(const Decide& decide, const EngineConfig& config) {
+  try {
+    EngineSetup setup = decide(config);
+    if (fits(setup.memory)) return setup;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+  }
+  return std::nullopt;
+}
+
+// `setup`, decided for `sized`, or one with larger steps if those would hide transfers and fit. What somebody asked to
+// be kept of experts, or of keys and values, no plan makes less; and no larger step sends to the host what ranks hold
+// together.
+EngineSetup with_hiding_steps(EngineSetup setup, const EngineConfig& sized, const Decide& decide) {
+  const int64_t wanted = setup.hiding_tokens;
+  const int64_t least = step_tokens_max(sized);
+  if (wanted <= least || !fits(setup.memory)) return setup;
+  for (int64_t tokens = wanted; tokens > least; tokens /= 2) {
+    EngineConfig config = sized;
+    config.max_step_tokens = tokens;
+    std::optional<EngineSetup> larger = decide_if_fits(decide, config);
+    if (!larger || larger->placement.placing() != setup.placement.placing()) continue;
+    larger->memory.note =
+        tokens == wanted
+            ? fmt::format("steps of up to {} tokens, so that compute can hide the transfer of experts", tokens)
+            : fmt::format("steps of up to {} tokens, as many as fit; {} would hide the transfer of experts", tokens,
+                          wanted);
+    larger->hiding_tokens = wanted;
+    return *std::move(larger);
+  }
+  setup.memory.note = fmt::format(
+      "steps of up to {} tokens, since more do not fit; {} would hide the transfer of experts", least, wanted);
   return setup;
 }
 
@@ -285,7 +326,8 @@ EngineSetup decide_sizes(const EngineConfig& config, const std::function<EngineS
     if (!sized.chunk_tokens) sized.chunk_tokens = sizes.chunk_tokens;
     EngineSetup setup = decide(sized);
     const bool given = config.step_tokens && config.chunk_tokens;
-    if (given || sizes.step_tokens <= kCpuSizes.step_tokens || fits(setup.memory)) return setup;
+    if (given || sizes.step_tokens <= kCpuSizes.step_tokens || fits(setup.memory))
+      return with_hiding_steps(std::move(setup), sized, decide);
   }
 }
 

@@ -31,6 +31,7 @@ struct EngineSetup {
   Placement placement;
   size_t blob_bytes = 0;  ///< of one expert; 0 in a model without
   StreamingSpec streaming;
+  int64_t hiding_tokens = 0;       ///< that a step should be able to hold (hiding_step_tokens()); 0: whatever it can
   uint64_t pending_bytes_max = 0;  ///< request_bytes() of unanswered requests at which no more are taken
   StepModeSetup step_modes;
   std::string policy;
@@ -50,7 +51,9 @@ struct EngineSetup {
 /// The same without asking whether it fits.
 [[nodiscard]] EngineSetup decide_setup(const EngineConfig& config, const WeightSource& source);
 /// Calls `decide` with step_tokens and chunk_tokens set: those given, or the largest of the device's own for which its
-/// plan fits, or the smallest of these if none does.
+/// plan fits, or the smallest of these if none does. Where these steps are too small to hide the transfer of experts,
+/// also with max_step_tokens: hiding_tokens of them, halved until the plan fits and leaves experts where they are.
+/// EngineMemory::note says what came of it.
 [[nodiscard]] EngineSetup decide_sizes(const EngineConfig& config,
                                        const std::function<EngineSetup(const EngineConfig&)>& decide);
 

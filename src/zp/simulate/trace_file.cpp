@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -19,7 +20,9 @@ namespace zp {
 namespace {
 
 constexpr int64_t kRequestTokensMax = int64_t{1} << 23;
-constexpr int64_t kArrivalNsMax = int64_t{10} * 365 * 86'400 * 1'000'000'000;  // ten years
+constexpr int64_t kDayNs = int64_t{86'400} * 1'000'000'000;
+constexpr int64_t kTimestampNsMax = int64_t{200} * 365 * kDayNs;  // since 1970, or since the trace began
+constexpr int64_t kSpanNsMax = int64_t{10} * 365 * kDayNs;        // from the first request to the last
 constexpr int64_t kMooncakeBlockTokens = 512;
 constexpr size_t kBytesPerToken = 4;
 
@@ -95,7 +98,7 @@ class JsonLines final {
       place.corrupt("{} hash_ids for {} tokens; {} blocks of {} are needed", ids.size(), tokens, blocks,
                     kMooncakeBlockTokens);
     WorkRequest request{.pieces = {},
-                        .arrival_ns = number(place, row, "timestamp", kArrivalNsMax / 1'000'000) * 1'000'000};
+                        .arrival_ns = number(place, row, "timestamp", kTimestampNsMax / 1'000'000) * 1'000'000};
     int64_t left = tokens;
     for (const simdjson::dom::element id : ids) {
       uint64_t text = 0;
@@ -110,7 +113,7 @@ class JsonLines final {
   // A text of one token for each four bytes, named by them.
   void add_prompt(const Place& place, simdjson::dom::element row, std::string_view input) {
     check_tokens(place, static_cast<int64_t>(input.size() / kBytesPerToken));
-    WorkRequest request{.pieces = {}, .arrival_ns = number(place, row, "timestamp", kArrivalNsMax / 1000) * 1000};
+    WorkRequest request{.pieces = {}, .arrival_ns = number(place, row, "timestamp", kTimestampNsMax / 1000) * 1000};
     for (size_t at = 0; at < input.size(); at += kBytesPerToken) {
       uint64_t text = 0;
       std::memcpy(&text, input.data() + at, std::min(kBytesPerToken, input.size() - at));
@@ -123,29 +126,40 @@ class JsonLines final {
   simdjson::dom::parser parser_;
 };
 
-// "2023-11-16 18:15:46.6805900": nanoseconds since the day began; a trace that passes midnight goes on counting.
-int64_t time_of_day_ns(const Place& place, std::string_view text) {
+// "2023-11-16 18:15:46.6805900": nanoseconds since 1970 began.
+int64_t timestamp_ns(const Place& place, std::string_view text) {
   const auto bad = [&] { place.corrupt("TIMESTAMP is '{}', not like 2023-11-16 18:15:46.6805900", text); };
-  if (text.size() < 19 || text[10] != ' ' || text[13] != ':' || text[16] != ':') bad();
-  const int64_t seconds = integer(place, text.substr(11, 2), "the hour") * 3600 +
-                          integer(place, text.substr(14, 2), "the minute") * 60 +
-                          integer(place, text.substr(17, 2), "the second");
+  if (text.size() < 19 || text[4] != '-' || text[7] != '-' || text[10] != ' ' || text[13] != ':' || text[16] != ':')
+    bad();
+  const auto part = [&](size_t at, size_t size, std::string_view what) {
+    return static_cast<int32_t>(integer(place, text.substr(at, size), what));
+  };
+  const std::chrono::year_month_day date{std::chrono::year{part(0, 4, "the year")},
+                                         std::chrono::month{static_cast<uint32_t>(part(5, 2, "the month"))},
+                                         std::chrono::day{static_cast<uint32_t>(part(8, 2, "the day"))}};
+  const int32_t hour = part(11, 2, "the hour");
+  const int32_t minute = part(14, 2, "the minute");
+  const int32_t second = part(17, 2, "the second");
+  const auto within = [](int32_t value, int32_t largest) { return value >= 0 && value <= largest; };
+  if (!date.ok() || !within(hour, 23) || !within(minute, 59) || !within(second, 60)) bad();
+  const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  if (days < 0 || days >= kTimestampNsMax / kDayNs)
+    place.corrupt("TIMESTAMP is '{}'; it must lie in the {} days from 1970 on", text, kTimestampNsMax / kDayNs);
   int64_t ns = 0;
   if (text.size() > 19) {
     const std::string_view digits = text.substr(20);
     if (text[19] != '.' || digits.empty() || digits.size() > 9) bad();
     ns = integer(place, digits, "the fraction of a second");
+    if (ns < 0) bad();
     for (size_t i = digits.size(); i < 9; ++i) ns *= 10;
   }
-  return seconds * 1'000'000'000 + ns;
+  return days * kDayNs + (hour * int64_t{3600} + minute * int64_t{60} + second) * 1'000'000'000 + ns;
 }
 
 void read_lengths(const std::filesystem::path& path, Workload& workload) {
   enum class Form : uint8_t { kUnknown, kAzure, kLengths };
   Form form = Form::kUnknown;
   uint64_t text = 1;
-  int64_t days = 0;
-  int64_t last = 0;
   for_each_line(path, [&](const Place& place, std::string_view line) {
     if (form == Form::kUnknown) {
       if (line.starts_with("TIMESTAMP,ContextTokens")) form = Form::kAzure;
@@ -156,12 +170,7 @@ void read_lengths(const std::filesystem::path& path, Workload& workload) {
     std::string_view count = line.substr(0, line.find(','));
     int64_t arrival = 0;
     if (form == Form::kAzure) {
-      arrival = time_of_day_ns(place, count) + days;
-      if (arrival < last) {
-        days += int64_t{86'400} * 1'000'000'000;
-        arrival += int64_t{86'400} * 1'000'000'000;
-      }
-      last = arrival;
+      arrival = timestamp_ns(place, count);
       if (count.size() == line.size()) place.corrupt("there is no second column");
       count = line.substr(count.size() + 1);
       count = count.substr(0, count.find(','));
@@ -175,9 +184,13 @@ void read_lengths(const std::filesystem::path& path, Workload& workload) {
 }
 
 // Time starts with the first request.
-void put_in_order(Workload& workload) {
+void put_in_order(const std::filesystem::path& path, Workload& workload) {
   std::ranges::stable_sort(workload.requests, {}, &WorkRequest::arrival_ns);
   const int64_t first = workload.requests.front().arrival_ns;
+  const int64_t span = workload.requests.back().arrival_ns - first;
+  if (span > kSpanNsMax)
+    fail(ErrorCode::kCorrupt, "{}: {} days lie between the first request and the last; the limit is {}", path.string(),
+         span / kDayNs, kSpanNsMax / kDayNs);
   for (WorkRequest& request : workload.requests) request.arrival_ns -= first;
 }
 
@@ -201,7 +214,7 @@ Workload read_trace(const std::filesystem::path& path) {
     lines.read(path);
   }
   if (workload.requests.empty()) fail(ErrorCode::kCorrupt, "{} has no requests", path.string());
-  put_in_order(workload);
+  put_in_order(path, workload);
   return workload;
 }
 

@@ -17,8 +17,10 @@ class Pass final {
  public:
   explicit Pass(const PlanInput& input) : input_(input), resident_(input.ranks.size()) {
     const std::vector<double> targets = step_targets(input);
-    for (size_t rank = 0; rank < input.ranks.size(); ++rank)
+    for (size_t rank = 0; rank < input.ranks.size(); ++rank) {
       if (input.ranks[rank].open) fills_.emplace_back(static_cast<int32_t>(rank), targets[rank], input);
+      all_open_ = all_open_ && (input.ranks[rank].open || input.ranks[rank].retired);
+    }
     choices_.resize(fills_.size());
   }
 
@@ -43,9 +45,12 @@ class Pass final {
  private:
   [[nodiscard]] bool full() const {
     for (const RankFill& fill : fills_)
-      if (fill.below_target(true, last_call_)) return false;
+      if (fill.below_target(true, beyond_share())) return false;
     return true;
   }
+
+  // What is left once every rank has its even share. Ranks that get no step from this plan may still take theirs.
+  [[nodiscard]] bool beyond_share() const { return last_call_ && all_open_; }
 
   // The window in the order in which the policy wants to look at it.
   std::vector<const QueuedRequest*> ordered() {
@@ -156,7 +161,7 @@ class Pass final {
                              .suffix = request.tokens() - int64_t{blocks} * kBlockTokens};
     if (cost.blocks != blocks) cost = {.blocks = blocks, .load = load_of(span)};
     const bool wanted =
-        fill.below_target(pressing, last_call_) ||
+        fill.below_target(pressing, beyond_share()) ||
         (blocks > 0 && !pressing && fill.worth_joining(load_of({.prefix = 0, .suffix = request.tokens()}) - cost.load));
     return {.rank = fill.rank(),
             .eligible = wanted && fill.fits(span.suffix),
@@ -173,6 +178,7 @@ class Pass final {
   std::vector<RankFill> fills_;
   std::vector<RankChoice> choices_;
   bool last_call_ = false;
+  bool all_open_ = true;  ///< all ranks get a step from this plan, but for the retired
   std::vector<int32_t> resident_;  ///< [ranks] first blocks of the request that the rank has
 };
 

@@ -18,10 +18,10 @@ int32_t RankFill::reusable(const QueuedRequest& request, int32_t resident) const
   return blocks;
 }
 
-bool RankFill::below_target(bool pressing, bool last_call) const {
+bool RankFill::below_target(bool pressing, bool beyond_share) const {
   const LoadRule& rule = input_.config->load;
   if (pressing_ && !pressing) return step_.load < std::min(target_, rule.target_deadline);
-  return step_.load < (last_call ? std::max(target_, rule.target) : target_);
+  return step_.load < (beyond_share ? std::max(target_, rule.target) : target_);
 }
 
 bool RankFill::worth_joining(double saved) const {

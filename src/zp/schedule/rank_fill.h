@@ -24,9 +24,9 @@ class RankFill final {
   /// The first blocks of a request that it would reuse here, when the rank has `resident` of them: those, then blocks
   /// that this step computes.
   [[nodiscard]] int32_t reusable(const QueuedRequest& request, int32_t resident) const;
-  /// The step is below the target that applies to such a request; on the last call even shares are no limit, only the
-  /// rule's target is.
-  [[nodiscard]] bool below_target(bool pressing, bool last_call) const;
+  /// The step is below the target that applies to such a request: its own, or where even shares are no limit, the
+  /// rule's if that is higher.
+  [[nodiscard]] bool below_target(bool pressing, bool beyond_share) const;
   /// A request that saves so much here, load by load, belongs into this step though its even share is reached: the
   /// target is not, and what the step holds is no more than twice that.
   [[nodiscard]] bool worth_joining(double saved) const;

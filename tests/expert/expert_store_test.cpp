@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "zp/device/factory.h"
 
@@ -20,6 +24,48 @@ std::vector<ExpertId> many_experts() {
   for (int32_t e = 0; e < 41; ++e) experts.push_back({0, e});
   for (int32_t e = 3; e < 7; ++e) experts.push_back({2, e});
   return experts;
+}
+
+// The CPU's, but an allocation of pinned memory returns only once another one has begun.
+class SociableDevice final : public Device {
+ public:
+  [[nodiscard]] DeviceKind kind() const noexcept override { return DeviceKind::kCpu; }
+  [[nodiscard]] std::string description() const override { return "a device made up"; }
+  [[nodiscard]] MemoryInfo memory_info() const override { return {}; }
+  [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind) override {
+    {
+      std::unique_lock lock(mutex_);
+      ++begun_;
+      changed_.notify_all();
+      if (!changed_.wait_for(lock, std::chrono::seconds(10), [&] { return begun_ >= 2; })) alone_ = true;
+    }
+    return {this, kind, new std::byte[size_bytes], size_bytes};
+  }
+  [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use) override {
+    return cpu_->create_stream(std::move(name), use);
+  }
+  void reach_memory_of(Device& /*other*/) override {}
+  [[nodiscard]] bool was_alone() const noexcept { return alone_; }
+
+ private:
+  void release(std::byte* data, size_t /*size_bytes*/, MemoryKind /*kind*/) noexcept override { delete[] data; }
+
+  std::unique_ptr<Device> cpu_ = make_device({.kind = DeviceKind::kCpu});
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int32_t begun_ = 0;
+  std::atomic<bool> alone_{false};
+};
+
+TEST(ExpertStore, PinsLayersWhileOthersArePinned) {
+  SociableDevice device;
+  const ExpertPacking packing{
+      .blob_bytes = kBlobBytes,
+      .read = [](ExpertId id, std::span<std::byte> blob) { std::ranges::fill(blob, mark_of(id)); },
+      .threads = 2};
+  const ExpertStore store(device, MemoryKind::kPinnedHost, many_experts(), packing);
+  EXPECT_FALSE(device.was_alone());
+  for (const ExpertId id : many_experts()) EXPECT_EQ(store.address(id)[kBlobBytes - 1], mark_of(id));
 }
 
 TEST(ExpertStore, DrawsEveryExpertInItsPlace) {

@@ -1,7 +1,9 @@
 // Loads the experts of one place.
 #include "zp/expert/expert_store.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <future>
 #include <optional>
 #include <thread>
@@ -13,7 +15,10 @@
 namespace zp {
 namespace {
 
-// The memory of all layers, allocated one after another on a thread of its own: pinning takes as long as filling.
+// Pinning takes as long as filling, and part of it is one thread's work; so several layers are pinned at once.
+constexpr size_t kPinningThreads = 4;
+
+// The memory of all layers, allocated one after another on threads of their own.
 class LayerMemory final {
  public:
   struct Layer {
@@ -28,19 +33,11 @@ class LayerMemory final {
       layer_of_.push_back(layers_.size() - 1);
     }
     buffers_.resize(layers_.size());
-    std::vector<std::promise<std::byte*>> promises(layers_.size());
-    for (std::promise<std::byte*>& promise : promises) addresses_.push_back(promise.get_future().share());
-    thread_ = std::jthread([this, &device, memory, all = std::move(promises)](const std::stop_token& stop) mutable {
-      for (size_t l = 0; l < layers_.size(); ++l) {
-        try {
-          if (stop.stop_requested()) fail(ErrorCode::kCancelled, "loading has ended");
-          buffers_[l] = device.allocate(layers_[l].count * blob_bytes_, memory);
-          all[l].set_value(buffers_[l].data());
-        } catch (...) {
-          all[l].set_exception(std::current_exception());
-        }
-      }
-    });
+    promises_.resize(layers_.size());
+    for (std::promise<std::byte*>& promise : promises_) addresses_.push_back(promise.get_future().share());
+    const size_t threads = memory == MemoryKind::kPinnedHost ? std::min(kPinningThreads, layers_.size()) : 1;
+    for (size_t i = 0; i < threads; ++i)
+      threads_.emplace_back([this, &device, memory](const std::stop_token& stop) { allocate(device, memory, stop); });
   }
 
   // Blocks until the memory is there; throws why it is not.
@@ -50,18 +47,34 @@ class LayerMemory final {
   }
   // All memory is there.
   [[nodiscard]] std::vector<Buffer> take() {
-    thread_.join();
+    for (std::jthread& thread : threads_) thread.join();
     for (const auto& address : addresses_) (void)address.get();
     return std::move(buffers_);
   }
 
  private:
+  // Layer after layer that no other thread has taken.
+  void allocate(Device& device, MemoryKind memory, const std::stop_token& stop) {
+    for (size_t l = next_++; l < layers_.size(); l = next_++) {
+      try {
+        if (stop.stop_requested()) fail(ErrorCode::kCancelled, "loading has ended");
+        buffers_[l] = device.allocate(layers_[l].count * blob_bytes_, memory);
+        promises_[l].set_value(buffers_[l].data());
+      } catch (...) {
+        promises_[l].set_exception(std::current_exception());
+      }
+    }
+  }
+
   size_t blob_bytes_;
   std::vector<Layer> layers_;
   std::vector<size_t> layer_of_;  // [experts]
-  std::vector<Buffer> buffers_;   // [layers]; the thread's until it ends
+  std::atomic<size_t> next_{0};   // of the layers
+  // [layers]; a layer's are those of the thread that took it, until that ends.
+  std::vector<Buffer> buffers_;
+  std::vector<std::promise<std::byte*>> promises_;
   std::vector<std::shared_future<std::byte*>> addresses_;
-  std::jthread thread_;  // last: it ends before what it writes to goes
+  std::vector<std::jthread> threads_;  // last: they end before what they write to goes
 };
 
 // What draws experts on a device.

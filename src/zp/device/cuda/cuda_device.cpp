@@ -8,7 +8,6 @@
 #include "zp/base/check.h"
 #include "zp/base/error.h"
 #include "zp/base/human.h"
-#include "zp/device/cuda/pinned_memory.h"
 #include "zp/device/cuda_entry.h"
 #include "zp/device/cuda_requirements.h"
 
@@ -96,7 +95,7 @@ Buffer CudaDevice::allocate(size_t size_bytes, MemoryKind kind) {
   if (size_bytes == 0) return {};
   bind();
   count_allocation();
-  if (kind == MemoryKind::kPinnedHost) return {this, kind, allocate_pinned(size_bytes, index_), size_bytes};
+  if (kind == MemoryKind::kPinnedHost) return {this, kind, pinned_.allocate(size_bytes), size_bytes};
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, size_bytes);
   if (status == cudaErrorMemoryAllocation) {
@@ -109,10 +108,10 @@ Buffer CudaDevice::allocate(size_t size_bytes, MemoryKind kind) {
   return {this, kind, static_cast<std::byte*>(data), size_bytes};
 }
 
-void CudaDevice::release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept {
+void CudaDevice::release(std::byte* data, size_t /*size_bytes*/, MemoryKind kind) noexcept {
   (void)cudaSetDevice(index_);
   if (kind == MemoryKind::kPinnedHost)
-    release_pinned(data, size_bytes);
+    pinned_.release(data);
   else
     (void)cudaFree(data);
 }

@@ -11,6 +11,7 @@
 
 #include "zp/device/cuda/check.h"
 #include "zp/device/cuda/cuda_event.h"
+#include "zp/device/cuda/pinned_memory.h"
 #include "zp/device/device.h"
 
 namespace zp::cuda {
@@ -82,6 +83,8 @@ class CudaDevice final : public Device {
   int32_t multiprocessors_ = 0;
   std::string description_;
   std::shared_ptr<EventPool> events_;
+  CudaPageLocker locker_{index_};
+  LockedMemory pinned_{locker_};
 };
 
 }  // namespace zp::cuda

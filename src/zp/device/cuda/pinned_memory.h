@@ -1,13 +1,25 @@
-// Host memory that the GPU's copy engines reach.
+// How the CUDA driver locks host memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "zp/device/locked_memory.h"
+
 namespace zp::cuda {
 
-/// Page-locked memory, aligned to 256 bytes. The current device is `device`. Throws kOutOfMemory with the numbers.
-[[nodiscard]] std::byte* allocate_pinned(size_t size_bytes, int32_t device);
-void release_pinned(std::byte* data, size_t size_bytes) noexcept;
+/// The current device of a thread that calls it is `device`.
+class CudaPageLocker final : public PageLocker {
+ public:
+  explicit CudaPageLocker(int32_t device) : device_(device) {}
+
+  [[nodiscard]] bool lock(std::byte* data, size_t size_bytes) override;
+  void unlock(std::byte* data) noexcept override;
+  [[nodiscard]] std::byte* allocate(size_t size_bytes) override;
+  void free(std::byte* data) noexcept override;
+
+ private:
+  int32_t device_;
+};
 
 }  // namespace zp::cuda

@@ -137,12 +137,8 @@ void request_by_part(benchmark::State& state) {
         {.cache_namespace = kNamespace, .tokens = request.request.tokens, .chain = &request.request.chain});
     lap();
     const std::vector<const QueuedRequest*> window = {&request};
-    const BatchPlan plan = plan_batch({.window = window,
-                                       .index = &index,
-                                       .ranks = ranks,
-                                       .config = &config,
-                                       .cost = &cost,
-                                       .policy = &policy});
+    const BatchPlan plan = plan_batch(
+        {.window = window, .index = &index, .ranks = ranks, .config = &config, .cost = &cost, .policy = &policy});
     lap();
     const PlannedSegment& segment = plan.steps.front().segments.front();
     const std::span<const NodeId> path = request.path;

@@ -1,4 +1,4 @@
-// A hash table that finds nodes, and the tree that says what they are.
+// The tree that says what the nodes found by hash are.
 #include "zp/cache/block_tree.h"
 
 #include <algorithm>
@@ -8,11 +8,12 @@
 namespace zp {
 namespace {
 
-constexpr size_t kFirstBuckets = 1024;
+// Whose places in the table are fetched while a block is looked for.
+constexpr size_t kPrefetchedBlocks = 8;
+
+uint32_t tag_of(BlockHash hash) { return static_cast<uint32_t>(hash.lo); }
 
 }  // namespace
-
-BlockTree::BlockTree() : buckets_(kFirstBuckets, kNoNode) {}
 
 std::vector<NodeId> BlockTree::acquire(const SequenceBlocks& sequence) {
   const std::span<const BlockHash> hashes = sequence.chain->hashes();
@@ -23,7 +24,8 @@ std::vector<NodeId> BlockTree::acquire(const SequenceBlocks& sequence) {
   path.reserve(hashes.size());
   NodeId parent = root(sequence.cache_namespace);
   for (size_t i = 0; i < hashes.size(); ++i) {
-    parent = find_or_make(parent, hashes[i], sequence.tokens.subspan(i * kBlockTokens, kBlockTokens));
+    if (i + kPrefetchedBlocks < hashes.size()) table_.prefetch(tag_of(hashes[i + kPrefetchedBlocks]));
+    parent = find_or_make(parent, tag_of(hashes[i]), sequence.tokens.subspan(i * kBlockTokens, kBlockTokens));
     ++nodes_[static_cast<size_t>(parent)].references;
     path.push_back(parent);
   }
@@ -51,39 +53,37 @@ void BlockTree::unhold(NodeId node) {
 NodeId BlockTree::root(std::string_view cache_namespace) {
   std::string name(cache_namespace);
   if (const auto found = roots_.find(name); found != roots_.end()) return found->second;
-  const NodeId node = make(kNoNode, {});
+  const NodeId node = make(kNoNode, 0);
   root_names_.emplace(node, name);
   roots_.emplace(std::move(name), node);
   return node;
 }
 
-NodeId BlockTree::find_or_make(NodeId parent, BlockHash hash, std::span<const int32_t> tokens) {
-  for (NodeId id = buckets_[bucket_of(hash)]; id != kNoNode; id = nodes_[static_cast<size_t>(id)].next_in_bucket) {
-    const Node& node = nodes_[static_cast<size_t>(id)];
-    // The hash only shortens the search. Parent and tokens decide: another tenant's or another text's block is never
-    // served, whatever the hashes are.
-    if (node.hash == hash && node.parent == parent && std::ranges::equal(node.tokens, tokens)) return id;
-  }
-  const NodeId id = make(parent, hash);
-  Node& node = nodes_[static_cast<size_t>(id)];
-  std::ranges::copy(tokens, node.tokens.begin());
-  if (static_cast<size_t>(live_) > buckets_.size()) grow_buckets();
-  NodeId& head = buckets_[bucket_of(hash)];
-  node.next_in_bucket = head;
-  head = id;
+NodeId BlockTree::find_or_make(NodeId parent, uint32_t tag, std::span<const int32_t> tokens) {
+  // The hash only shortens the search. Parent and tokens decide: another tenant's or another text's block is never
+  // served, whatever the hashes are.
+  const NodeId found = table_.find(tag, [&](NodeId id) {
+    const auto i = static_cast<size_t>(id);
+    return nodes_[i].parent == parent && std::ranges::equal(tokens_[i], tokens);
+  });
+  if (found != kNoNode) return found;
+  const NodeId id = make(parent, tag);
+  std::ranges::copy(tokens, tokens_[static_cast<size_t>(id)].begin());
+  table_.insert(tag, id);
   ++nodes_[static_cast<size_t>(parent)].children;
   return id;
 }
 
-// A live node in no bucket.
-NodeId BlockTree::make(NodeId parent, BlockHash hash) {
+// A live node that is not in the table.
+NodeId BlockTree::make(NodeId parent, uint32_t tag) {
   if (unused_.empty()) {
     unused_.push_back(id_limit());
     nodes_.emplace_back();
+    tokens_.emplace_back();
   }
   const NodeId id = unused_.back();
   unused_.pop_back();
-  nodes_[static_cast<size_t>(id)] = Node{.hash = hash, .parent = parent, .live = true};
+  nodes_[static_cast<size_t>(id)] = Node{.parent = parent, .tag = tag, .live = true};
   ++live_;
   return id;
 }
@@ -99,7 +99,7 @@ void BlockTree::prune(NodeId node) {
       roots_.erase(name->second);
       root_names_.erase(name);
     } else {
-      unlink(node);
+      table_.erase(n.tag, node);
       --nodes_[static_cast<size_t>(parent)].children;
     }
     n.live = false;
@@ -108,30 +108,6 @@ void BlockTree::prune(NodeId node) {
     node = parent;
   }
 }
-
-void BlockTree::unlink(NodeId node) {
-  const Node& n = nodes_[static_cast<size_t>(node)];
-  NodeId* link = &buckets_[bucket_of(n.hash)];
-  while (*link != node) link = &nodes_[static_cast<size_t>(*link)].next_in_bucket;
-  *link = n.next_in_bucket;
-}
-
-void BlockTree::grow_buckets() {
-  std::vector<NodeId> old(buckets_.size() * 2, kNoNode);
-  old.swap(buckets_);
-  for (const NodeId head : old) {
-    for (NodeId id = head; id != kNoNode;) {
-      Node& node = nodes_[static_cast<size_t>(id)];
-      const NodeId next = node.next_in_bucket;
-      NodeId& bucket = buckets_[bucket_of(node.hash)];
-      node.next_in_bucket = bucket;
-      bucket = id;
-      id = next;
-    }
-  }
-}
-
-size_t BlockTree::bucket_of(BlockHash hash) const noexcept { return hash.lo & (buckets_.size() - 1); }
 
 void BlockTree::check_invariants() const {
   std::vector<int32_t> children(nodes_.size(), 0);
@@ -150,21 +126,18 @@ void BlockTree::check_invariants() const {
     ZP_CHECK(!nodes_[i].live || nodes_[i].children == children[i], "node {} has {} children, {} counted", i,
              children[i], nodes_[i].children);
 
-  size_t in_buckets = 0;
-  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    for (NodeId id = buckets_[bucket]; id != kNoNode; id = nodes_[static_cast<size_t>(id)].next_in_bucket) {
-      const Node& node = nodes_[static_cast<size_t>(id)];
-      ZP_CHECK(node.live && bucket_of(node.hash) == bucket, "node {} is in the wrong bucket", id);
-      ++in_buckets;
-      for (NodeId other = node.next_in_bucket; other != kNoNode;
-           other = nodes_[static_cast<size_t>(other)].next_in_bucket) {
-        const Node& o = nodes_[static_cast<size_t>(other)];
-        ZP_CHECK(o.parent != node.parent || o.tokens != node.tokens, "nodes {} and {} are one block", id, other);
-      }
-    }
-  }
-  ZP_CHECK(in_buckets + roots_.size() == static_cast<size_t>(live_), "{} nodes found by hash, {} roots, {} live",
-           in_buckets, roots_.size(), live_);
+  table_.check_invariants();
+  table_.for_each([&](uint32_t tag, NodeId id) {
+    const Node& node = nodes_[static_cast<size_t>(id)];
+    ZP_CHECK(node.live && node.tag == tag && node.parent != kNoNode, "node {} is filed under {}", id, tag);
+    const NodeId other = table_.find(tag, [&](NodeId o) {
+      return o != id && nodes_[static_cast<size_t>(o)].parent == node.parent &&
+             tokens_[static_cast<size_t>(o)] == tokens_[static_cast<size_t>(id)];
+    });
+    ZP_CHECK(other == kNoNode, "nodes {} and {} are one block", id, other);
+  });
+  ZP_CHECK(table_.size() + roots_.size() == static_cast<size_t>(live_), "{} nodes found by hash, {} roots, {} live",
+           table_.size(), roots_.size(), live_);
   ZP_CHECK(roots_.size() == root_names_.size(), "{} roots, {} names", roots_.size(), root_names_.size());
 }
 

@@ -7,6 +7,12 @@
 #include "zp/base/math.h"
 
 namespace zp {
+namespace {
+
+// Blocks whose places in the tree's table are fetched before they are evicted.
+constexpr int32_t kPrefetchedBlocks = 8;
+
+}  // namespace
 
 PrefixIndex::PrefixIndex(std::span<const int32_t> capacities) {
   ZP_CHECK(!capacities.empty() && capacities.size() <= kMaxRanks, "{} ranks; 1 to {} are possible", capacities.size(),
@@ -84,29 +90,35 @@ int32_t PrefixIndex::pending_count(int32_t rank) const {
 int32_t PrefixIndex::pin(int32_t rank, std::span<const NodeId> path) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
   int32_t count = 0;
+  BlockId id = kNoBlock;
   for (const NodeId node : path) {
-    Slot* slot = find(node, rank);
-    if (slot == nullptr) break;
-    if (slot->pins == 0) {
-      unlink(r, block(node, rank));
-    } else if (!slot->reused) {
+    if (!resident(node, rank)) break;
+    id = block_after(id, node, rank);
+    Slot& slot = r.slots[static_cast<size_t>(id)];
+    if (slot.pins == 0) {
+      unlink(r, id);
+    } else if (!slot.reused) {
       --r.one_off_pinned;
     }
-    ++slot->pins;
-    slot->reused = true;
+    ++slot.pins;
+    slot.reused = true;
     ++count;
   }
   return count;
 }
 
 void PrefixIndex::unpin(int32_t rank, std::span<const NodeId> path) {
+  if (path.empty()) return;
   Rank& r = ranks_[static_cast<size_t>(rank)];
+  BlockId id = block(path.back(), rank);
   for (size_t i = path.size(); i-- > 0;) {
-    Slot* slot = find(path[i], rank);
-    ZP_CHECK(slot != nullptr && slot->pins > 0, "node {} has no pin on rank {}", path[i], rank);
-    if (--slot->pins > 0 || slot->pending) continue;
-    if (!slot->reused) --r.one_off_pinned;
-    push_newest(r, block(path[i], rank));
+    ZP_CHECK(id != kNoBlock, "rank {} does not have node {}", rank, path[i]);
+    Slot& slot = r.slots[static_cast<size_t>(id)];
+    ZP_CHECK(slot.node == path[i] && slot.pins > 0, "node {} has no pin on rank {}", path[i], rank);
+    const BlockId unpinned = std::exchange(id, slot.parent);
+    if (--slot.pins > 0 || slot.pending) continue;
+    if (!slot.reused) --r.one_off_pinned;
+    push_newest(r, unpinned);
   }
 }
 
@@ -116,17 +128,20 @@ std::vector<BlockId> PrefixIndex::promise(int32_t rank, std::span<const NodeId> 
   Rank& r = ranks_[static_cast<size_t>(rank)];
   const NodeId parent = tree_.parent(nodes.front());
   ZP_CHECK(tree_.is_root(parent) || pinned(parent, rank), "the parent of node {} is not pinned", nodes.front());
-  while (r.pool.free_count() < static_cast<int32_t>(ids.size())) evict_oldest(rank);
-  r.pool.allocate(ids, tree_.is_root(parent) ? kNoBlock : block(parent, rank));
+  make_room(rank, static_cast<int32_t>(ids.size()));
+  BlockId before = tree_.is_root(parent) ? kNoBlock : block(parent, rank);
+  r.pool.allocate(ids, before);
   for (size_t i = 0; i < nodes.size(); ++i) {
     const NodeId node = nodes[i];
     ZP_CHECK(!resident(node, rank), "rank {} has node {} already", rank, node);
-    r.slots[static_cast<size_t>(ids[i])] = Slot{.node = node, .pins = 1, .pending = true, .reused = wanted};
+    r.slots[static_cast<size_t>(ids[i])] =
+        Slot{.node = node, .parent = before, .pins = 1, .pending = true, .reused = wanted};
     if (!wanted) ++r.one_off_pinned;
     blocks_.insert(node, rank, ids[i]);
     resident_[word_of(node, rank)] |= uint64_t{1} << (rank % kWordRanks);
     tree_.hold(node);
-    if (Slot* before = find(tree_.parent(node), rank)) ++before->children;
+    if (before != kNoBlock) ++r.slots[static_cast<size_t>(before)].children;
+    before = ids[i];
   }
   return ids;
 }
@@ -169,6 +184,24 @@ void PrefixIndex::unlink(Rank& rank, BlockId block) {
   --list.size;
 }
 
+// Evicts until so many blocks are free.
+void PrefixIndex::make_room(int32_t rank, int32_t blocks) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  BlockId ahead = r.one_off.oldest != kNoBlock ? r.one_off.oldest : r.reused.oldest;
+  const auto prefetch_next = [&] {
+    if (ahead == kNoBlock) return;
+    const Slot& slot = r.slots[static_cast<size_t>(ahead)];
+    tree_.prefetch(slot.node);
+    ahead = slot.newer;
+  };
+  if (r.pool.free_count() < blocks)
+    for (int32_t i = 0; i < kPrefetchedBlocks; ++i) prefetch_next();
+  while (r.pool.free_count() < blocks) {
+    prefetch_next();
+    evict_oldest(rank);
+  }
+}
+
 void PrefixIndex::evict_oldest(int32_t rank) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
   const BlockId victim = r.one_off.oldest != kNoBlock ? r.one_off.oldest : r.reused.oldest;
@@ -184,8 +217,7 @@ void PrefixIndex::remove(int32_t rank, BlockId block) {
   Slot& slot = r.slots[static_cast<size_t>(block)];
   const NodeId node = slot.node;
   ZP_CHECK(slot.children == 0, "node {} has {} children on rank {}", node, slot.children, rank);
-  const NodeId parent = tree_.parent(node);
-  if (Slot* before = find(parent, rank)) --before->children;
+  if (slot.parent != kNoBlock) --r.slots[static_cast<size_t>(slot.parent)].children;
   slot = Slot{};
   r.pool.free(block);
   blocks_.erase(node, rank);
@@ -218,6 +250,8 @@ void PrefixIndex::check_rank(int32_t rank) const {
     if (slot.pins == 0) ++unpinned;
     if (slot.pins > 0 && !slot.reused) ++one_off_pinned;
     const NodeId parent = tree_.parent(slot.node);
+    ZP_CHECK(slot.parent == block(parent, rank), "block {} comes after {}, not {}", i, block(parent, rank),
+             slot.parent);
     if (tree_.is_root(parent)) continue;
     const Slot* before = find(parent, rank);
     ZP_CHECK(before != nullptr, "rank {} has node {} without its parent", rank, slot.node);

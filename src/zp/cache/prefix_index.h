@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "zp/cache/block_pool.h"
@@ -39,9 +40,9 @@ struct RoomCounts {
 ///   it comes before its parent. Eviction takes the front of the one-offs, then the front of the reused: so always a
 ///   block without resident children, in O(1).
 /// The two lists are what keeps a burst of suffixes, each read once, from pushing out a prefix that is read often.
-/// Memory: for each node BlockTree's 120 bytes and share of its table, and 8 bytes for each 64 ranks; for each block
-/// that a rank has, 24 bytes and 16 to 32 in the ResidencyMap. With at most 64 ranks, below 200 bytes a cached block
-/// that one rank has. Not thread-safe; owned by the scheduler's thread.
+/// Memory: for each node BlockTree's 99 to 109 bytes, 8 for each 64 ranks and 8 in the ResidencyMap; for each block
+/// that a rank has, 28 bytes, and 16 to 32 in the ResidencyMap unless it is the first rank. So with at most 64 ranks
+/// 143 to 153 bytes a cached block that one rank has. Not thread-safe; owned by the scheduler's thread.
 class PrefixIndex final {
  public:
   /// One pool a rank, of `capacities[rank]` blocks. Requires 1 to kMaxRanks ranks.
@@ -60,6 +61,14 @@ class PrefixIndex final {
   }
   /// The pool block, or kNoBlock.
   [[nodiscard]] BlockId block(NodeId node, int32_t rank) const { return blocks_.find(node, rank); }
+  /// The same where `before` is the pool block of the block before it, or kNoBlock: quicker, since most blocks of a
+  /// sequence lie side by side.
+  [[nodiscard]] BlockId block_after(BlockId before, NodeId node, int32_t rank) const {
+    const std::vector<Slot>& slots = ranks_[static_cast<size_t>(rank)].slots;
+    const BlockId next = before + 1;
+    if (std::cmp_less(next, slots.size()) && slots[static_cast<size_t>(next)].node == node) return next;
+    return block(node, rank);
+  }
   [[nodiscard]] Residency residency(NodeId node, int32_t rank) const;
   [[nodiscard]] bool pinned(NodeId node, int32_t rank) const;
   [[nodiscard]] bool reused(NodeId node, int32_t rank) const;
@@ -99,6 +108,7 @@ class PrefixIndex final {
     NodeId node = kNoNode;
     BlockId older = kNoBlock;
     BlockId newer = kNoBlock;
+    BlockId parent = kNoBlock;  ///< the rank's block of the parent; none: the parent is a root
     int32_t pins = 0;
     int32_t children = 0;  ///< resident children
     bool pending = false;
@@ -123,6 +133,7 @@ class PrefixIndex final {
   static List& list_of(Rank& rank, BlockId block);
   static void push_newest(Rank& rank, BlockId block);
   static void unlink(Rank& rank, BlockId block);
+  void make_room(int32_t rank, int32_t blocks);
   void evict_oldest(int32_t rank);
   void remove(int32_t rank, BlockId block);
   void check_rank(int32_t rank) const;

@@ -1,6 +1,9 @@
 // Growing and erasing.
 #include "zp/cache/residency_map.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "zp/base/check.h"
 
 namespace zp {
@@ -11,18 +14,35 @@ constexpr size_t kFirstPlaces = 1024;
 }  // namespace
 
 void ResidencyMap::insert(NodeId node, int32_t rank, BlockId block) {
-  if (4 * (size_ + 1) > 3 * keys_.size()) grow();
+  ZP_CHECK(find(node, rank) == kNoBlock, "rank {} has node {} already", rank, node);
+  const auto i = static_cast<size_t>(node);
+  if (i >= first_.size()) first_.resize(i + 1);
+  if (first_[i].rank < 0) {
+    first_[i] = {.rank = rank, .block = block};
+    ++firsts_;
+    return;
+  }
+  if (4 * (further_ + 1) > 3 * keys_.size()) grow();
   const uint64_t key = key_of(node, rank);
   const size_t place = place_of(key);
-  ZP_CHECK(keys_[place] == kFree, "rank {} has node {} already", rank, node);
   keys_[place] = key;
   blocks_[place] = block;
-  ++size_;
+  ++further_;
+}
+
+void ResidencyMap::erase(NodeId node, int32_t rank) {
+  const auto i = static_cast<size_t>(node);
+  if (i >= first_.size() || first_[i].rank != rank) {
+    erase_further(node, rank);
+    return;
+  }
+  first_[i] = {};
+  --firsts_;
 }
 
 // What follows moves up into the gap unless that would put it before the place where its hash points, so that no search
 // ends too early.
-void ResidencyMap::erase(NodeId node, int32_t rank) {
+void ResidencyMap::erase_further(NodeId node, int32_t rank) {
   ZP_CHECK(!keys_.empty(), "rank {} does not have node {}", rank, node);
   size_t gap = place_of(key_of(node, rank));
   ZP_CHECK(keys_[gap] != kFree, "rank {} does not have node {}", rank, node);
@@ -34,7 +54,7 @@ void ResidencyMap::erase(NodeId node, int32_t rank) {
     gap = next;
   }
   keys_[gap] = kFree;
-  --size_;
+  --further_;
 }
 
 void ResidencyMap::grow() {
@@ -56,9 +76,13 @@ void ResidencyMap::check_invariants() const {
     if (keys_[i] == kFree) continue;
     ++used;
     ZP_CHECK(place_of(keys_[i]) == i, "the entry in place {} is not found", i);
+    const auto node = static_cast<size_t>(keys_[i] >> 32);
+    ZP_CHECK(std::cmp_not_equal(first_.at(node).rank, keys_[i] & UINT32_MAX), "node {} is twice on a rank", node);
   }
-  ZP_CHECK(used == size_, "{} entries, {} counted", used, size_);
+  ZP_CHECK(used == further_, "{} entries of further ranks, {} counted", used, further_);
   ZP_CHECK(4 * used <= 3 * keys_.size(), "{} of {} places are used", used, keys_.size());
+  const auto firsts = std::ranges::count_if(first_, [](const First& first) { return first.rank >= 0; });
+  ZP_CHECK(std::cmp_equal(firsts, firsts_), "{} first ranks, {} counted", firsts, firsts_);
 }
 
 }  // namespace zp

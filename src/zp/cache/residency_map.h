@@ -11,14 +11,18 @@
 
 namespace zp {
 
-/// Open addressing with linear probing. Invariants: at most three quarters of the places are used; no place between an
-/// entry and the one where its hash points is free. Memory: 12 bytes a place, so 16 to 32 a resident block. Never
-/// shrinks.
+/// Most blocks are on one rank only: the first rank that has a node lies in an array by node, so that the blocks of a
+/// sequence are found side by side; further ranks lie in a table with open addressing and linear probing. Invariants:
+/// an entry is in one of the two; at most three quarters of the table's places are used; no place between an entry and
+/// the one where its hash points is free. Memory: 8 bytes a node, and 16 to 32 for each rank that has it besides the
+/// first. Never shrinks.
 class ResidencyMap final {
  public:
   /// kNoBlock if there is none.
   [[nodiscard]] BlockId find(NodeId node, int32_t rank) const noexcept {
-    if (keys_.empty()) return kNoBlock;
+    const auto i = static_cast<size_t>(node);
+    if (i < first_.size() && first_[i].rank == rank) return first_[i].block;
+    if (further_ == 0) return kNoBlock;
     const size_t place = place_of(key_of(node, rank));
     return keys_[place] == kFree ? kNoBlock : blocks_[place];
   }
@@ -26,11 +30,15 @@ class ResidencyMap final {
   void insert(NodeId node, int32_t rank, BlockId block);
   /// Requires that there is one.
   void erase(NodeId node, int32_t rank);
-  [[nodiscard]] size_t size() const noexcept { return size_; }
+  [[nodiscard]] size_t size() const noexcept { return firsts_ + further_; }
 
   void check_invariants() const;
 
  private:
+  struct First {
+    int32_t rank = -1;  ///< none
+    BlockId block = kNoBlock;
+  };
   static constexpr uint64_t kFree = ~uint64_t{0};
 
   static uint64_t key_of(NodeId node, int32_t rank) noexcept {
@@ -49,11 +57,14 @@ class ResidencyMap final {
     while (keys_[place] != key && keys_[place] != kFree) place = (place + 1) & mask();
     return place;
   }
+  void erase_further(NodeId node, int32_t rank);
   void grow();
 
-  std::vector<uint64_t> keys_;  ///< a power of two of them
+  std::vector<First> first_;    ///< [nodes]
+  std::vector<uint64_t> keys_;  ///< a power of two of them, or none
   std::vector<BlockId> blocks_;
-  size_t size_ = 0;
+  size_t firsts_ = 0;   ///< entries in first_, and
+  size_t further_ = 0;  ///< in the table
 };
 
 }  // namespace zp

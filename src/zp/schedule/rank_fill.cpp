@@ -39,10 +39,12 @@ void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resid
                          .end = static_cast<int32_t>(request.tokens()),
                          .row = step_.tokens};
   segment.prefix.reserve(static_cast<size_t>(reused));
+  BlockId pool_block = kNoBlock;
   for (int32_t i = 0; i < reused; ++i) {
     const NodeId node = request.path[static_cast<size_t>(i)];
     if (i < resident) {
-      segment.prefix.push_back({BlockSource::Kind::kPool, input_.index->block(node, step_.rank)});
+      pool_block = input_.index->block_after(pool_block, node, step_.rank);
+      segment.prefix.push_back({BlockSource::Kind::kPool, pool_block});
       // Pending blocks start nowhere but after committed ones, so the last pool block tells.
       if (i + 1 == std::min(resident, reused) && input_.index->residency(node, step_.rank) == Residency::kPending)
         step_.relies_on = input_.ranks[static_cast<size_t>(step_.rank)].unfinished_step;

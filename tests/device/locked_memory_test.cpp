@@ -60,7 +60,7 @@ class FakeLocker final : public PageLocker {
   bool refuses = false;
   int32_t wait_for = 0;  // lock() returns once so many are in it
   int32_t locking = 0;
-  bool alone = false;    // one was in vain
+  bool alone = false;  // one was in vain
 
  private:
   std::mutex mutex_;

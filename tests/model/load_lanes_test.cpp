@@ -13,6 +13,7 @@
 #include "zp/device/cpu/cpu_device.h"
 #include "zp/expert/packing.h"
 #include "zp/ops/reference/reference_ops.h"
+#include "zp/parallel/sharded_experts.h"
 #include "zp/tensor/convert.h"
 
 namespace zp::test {
@@ -155,6 +156,34 @@ TEST_P(LoadLanesOf, GivesTheExpertsThatTheHostPacks) {
         EXPECT_TRUE(bytes_of(found.address(id), reader.blob_bytes()) ==
                     bytes_of(expected.address(id), reader.blob_bytes()))
             << "layer " << id.layer << ", expert " << id.expert;
+    }
+  }
+}
+
+TEST_P(LoadLanesOf, GivesAGroupsRankTheExpertsThatTheHostPacks) {
+  Machine machine;
+  const ModelFiles files(model(GetParam()));
+  ModelShard shard = half(files.shape());
+  shard.experts = part_of(files.shape().experts, 1, 2);
+  const ModelShape shape = shape_of(files.shape(), shard);
+  const ExpertReader reader(files, machine.ops, shard);
+  LoadLanes lanes(machine.device, machine.packing, {.threads = 3, .blob_bytes = 0, .piece_bytes = kSmallPiece});
+  ShardedExperts::Parts parts{.shape = shape, .shard = shard, .reader = reader, .device = machine.device};
+  ShardedExperts expected(parts);
+  EXPECT_EQ(lanes.read_bytes(), 0U);
+  parts.lanes = &lanes;
+  ShardedExperts found(parts);
+  EXPECT_GT(lanes.read_bytes(), 0U);
+  const std::unique_ptr<Stream> stream = machine.device.create_stream("test");
+  for (int32_t l = 0; l < shape.layers; ++l) {
+    if (shape.feed_forward[static_cast<size_t>(l)] != FeedForward::kMoe) continue;
+    const auto a = found.acquire(l, *stream);
+    const auto b = expected.acquire(l, *stream);
+    for (int32_t e = 0; e < shape.experts; ++e) {
+      const auto i = static_cast<size_t>(e);
+      ASSERT_EQ(a[i] != nullptr, shard.experts.contains(e));
+      if (a[i] == nullptr) continue;
+      EXPECT_TRUE(bytes_of(a[i], reader.blob_bytes()) == bytes_of(b[i], reader.blob_bytes())) << l << ", " << e;
     }
   }
 }

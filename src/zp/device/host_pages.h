@@ -11,15 +11,15 @@ namespace zp {
 /// Which pages the kernel is asked for. Small ones are for comparison.
 enum class PageWish : uint8_t { kHuge, kSmall };
 
-/// Owns a range of address space that begins at a huge page's boundary. Movable; unmapped on destruction. At the end the
-/// range takes small pages, so that it never takes a whole page of them more than was asked for.
+/// Owns a range of address space that begins at a huge page's boundary. Movable; unmapped on destruction. At the end
+/// the range takes small pages, so that it never takes a whole page of them more than was asked for.
 class HostPages final {
  public:
   static constexpr size_t kHugePageBytes = size_t{2} << 20;
 
   HostPages() = default;
-  /// Reserves addresses; pages come with make(). Throws kOutOfMemory with the size if there are none, or if this process
-  /// may not use so much memory.
+  /// Reserves addresses; pages come with make(). Throws kOutOfMemory with the size if there are none, or if this
+  /// process may not use so much memory.
   explicit HostPages(size_t size_bytes, PageWish wish = PageWish::kHuge);
   HostPages(HostPages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}

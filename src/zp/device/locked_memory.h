@@ -28,8 +28,8 @@ class PageLocker {
   PageLocker() = default;
 };
 
-/// Allocates locked memory; outlives what it allocated. Thread-safe: several allocations at once are the fast way, since
-/// one has its pages made, by all threads, while others are being locked.
+/// Allocates locked memory; outlives what it allocated. Thread-safe: several allocations at once are the fast way,
+/// since one has its pages made, by all threads, while others are being locked.
 class LockedMemory final {
  public:
   /// Smaller memory is the driver's to make: nobody waits long for it, and it would fill no huge page.
@@ -49,8 +49,8 @@ class LockedMemory final {
 
   PageLocker& locker_;
   const size_t large_bytes_;
-  std::mutex making_;                                 // held by the one allocation whose pages are made
-  std::mutex mutex_;                                  // guards pages_
+  std::mutex making_;                                // held by the one allocation whose pages are made
+  std::mutex mutex_;                                 // guards pages_
   std::unordered_map<std::byte*, HostPages> pages_;  // by address: those that were locked
 };
 

@@ -6,11 +6,6 @@
 namespace zp {
 namespace {
 
-ShardedExperts load_experts(const ModelShape& shape, const ModelShard& shard, const ExpertReader& reader,
-                            Device& device) {
-  return ShardedExperts({.shape = shape, .shard = shard, .reader = reader, .device = device});
-}
-
 OpsSpec ops_of(const OpsSpec& spec, const ModelShape& shape) {
   OpsSpec own = spec;
   own.limits.expert.intermediate = shape.expert_intermediate;
@@ -36,11 +31,10 @@ GroupMember::GroupMember(const GroupSpec& spec, const WeightSource& source, std:
       shape_(shape_of(model_, shard_)),
       device_(make_device(spec.rank.device)),
       ops_(make_ops(*device_, ops_of(spec.rank.ops, shape_))),
-      weights_(load_weights(source, shard_, *device_, *ops_)),
-      experts_(load_experts(shape_, shard_, ExpertReader(source, *ops_, shard_), *device_)),
-      moe_(*ops_, experts_, {shape_.hidden, shape_.expert_intermediate}),
+      loaded_(load(source, spec.load_lanes)),
+      moe_(*ops_, loaded_.experts, {shape_.hidden, shape_.expert_intermediate}),
       kv_pool_(*device_, shape_, ops_->activation_dtype(), kBlockTokens, spec.rank.kv_blocks),
-      forward_({*device_, *ops_, shape_, weights_, moe_, kv_pool_}, spec.rank.limits),
+      forward_({*device_, *ops_, shape_, loaded_.weights, moe_, kv_pool_}, spec.rank.limits),
       stream_(device_->create_stream("compute")) {
   if (spec.layout.is_pipeline()) {
     pipeline_ = std::make_unique<PipelineForward>(
@@ -48,9 +42,19 @@ GroupMember::GroupMember(const GroupSpec& spec, const WeightSource& source, std:
         spec.rank.limits.tokens);
   } else {
     group_ = std::make_unique<GroupForward>(
-        GroupForward::Parts{*device_, *ops_, model_, shape_, spec.layout, forward_, experts_, *collectives_},
+        GroupForward::Parts{*device_, *ops_, model_, shape_, spec.layout, forward_, loaded_.experts, *collectives_},
         spec.rank.limits.chunk_tokens);
   }
+}
+
+GroupMember::Loaded GroupMember::load(const WeightSource& source, const LoadLanesSpec& spec) {
+  DevicePacking* packs = source.stored() != nullptr ? ops_->device_packing() : nullptr;
+  const std::unique_ptr<LoadLanes> lanes =
+      packs != nullptr ? std::make_unique<LoadLanes>(*device_, *packs, spec) : nullptr;
+  const ExpertReader reader(source, *ops_, shard_);
+  return {
+      load_weights(source, shard_, *device_, *ops_, lanes.get()),
+      ShardedExperts({.shape = shape_, .shard = shard_, .reader = reader, .device = *device_, .lanes = lanes.get()})};
 }
 
 std::vector<ForwardResult> GroupMember::run(const Work& work) {

@@ -22,8 +22,9 @@ namespace zp {
 /// What a group is made of.
 struct GroupSpec {
   GroupLayout layout;
-  RankSpec rank;  ///< of every rank; limits.chunk_tokens is over all ranks, and at least as many
-  LinkPace pace;  ///< of the links between virtual ranks
+  RankSpec rank;               ///< of every rank; limits.chunk_tokens is over all ranks, and at least as many
+  LinkPace pace;               ///< of the links between virtual ranks
+  LoadLanesSpec load_lanes{};  ///< where devices pack weights themselves
 };
 
 /// The memory that a rank takes besides its weights, experts and kept keys and values.
@@ -54,14 +55,20 @@ class GroupMember final {
   [[nodiscard]] std::string_view operations() const { return ops_->description(); }
 
  private:
+  struct Loaded {
+    ModelWeights weights;
+    ShardedExperts experts;
+  };
+  // Reads and packs this rank's part; what that takes besides is gone when it returns.
+  [[nodiscard]] Loaded load(const WeightSource& source, const LoadLanesSpec& spec);
+
   std::unique_ptr<Collectives> collectives_;
   ModelShard shard_;
   ModelShape model_;
   ModelShape shape_;  // of this rank
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
-  ModelWeights weights_;
-  ShardedExperts experts_;
+  Loaded loaded_;
   SourceMoe moe_;
   KvPool kv_pool_;
   Forward forward_;

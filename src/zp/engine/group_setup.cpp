@@ -97,6 +97,8 @@ EngineSetup decide_group_setup(const EngineConfig& config, const WeightSource& s
   setup.pending_bytes_max = config.max_pending_bytes;
   setup.memory.rank.items = rank_items(source, *device, spec);
   set_limits(config, *device, setup.memory);
+  plan_loading(config, source, *device, setup);
+  spec.load_lanes = setup.load_lanes;
   const size_t block_bytes = block_bytes_max(shape, spec);
   const int32_t kv_blocks = plan_kv_blocks(config, block_bytes, setup.memory.rank);
   spec.rank.kv_blocks = kv_blocks;

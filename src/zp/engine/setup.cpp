@@ -94,22 +94,6 @@ void plan_experts(const EngineConfig& config, const WeightSource& source, const 
   set_limits(config, device, setup.memory);
 }
 
-// Adds what loading takes and gives back. On a device it is gone before there are activations, so only what exceeds
-// them counts.
-void plan_loading(const EngineConfig& config, const WeightSource& source, const Device& device, EngineSetup& setup) {
-  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
-  setup.load_lanes.threads = setup.load_threads;
-  setup.load_lanes.blob_bytes = setup.placement.experts_on_host().empty() ? 0 : setup.blob_bytes;
-  if (device.kind() == DeviceKind::kCpu || source.stored() == nullptr) return;
-  setup.memory.host.items.push_back({"loading", LoadLanes::pinned_bytes(setup.load_lanes)});
-  const size_t on_device = LoadLanes::device_bytes(setup.load_lanes);
-  for (const MemoryItem& item : setup.memory.rank.items)
-    if (item.consumer == "activations" && item.bytes < on_device) {
-      setup.memory.rank.items.push_back({"loading, beyond activations", on_device - item.bytes});
-      return;
-    }
-}
-
 }  // namespace
 
 DType compute_dtype(const EngineConfig& config, const WeightSource& source, const Device& device) {
@@ -156,6 +140,20 @@ SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& s
   scheduler.step_tokens_max = step_tokens_max(config);
   scheduler.queue_max = config.max_pending_requests;
   return scheduler;
+}
+
+void plan_loading(const EngineConfig& config, const WeightSource& source, const Device& device, EngineSetup& setup) {
+  setup.load_threads = config.threads > 0 ? config.threads : usable_cores();
+  setup.load_lanes.threads = setup.load_threads;
+  setup.load_lanes.blob_bytes = setup.placement.experts_on_host().empty() ? 0 : setup.blob_bytes;
+  if (device.kind() == DeviceKind::kCpu || source.stored() == nullptr) return;
+  setup.memory.host.items.push_back({"loading", LoadLanes::pinned_bytes(setup.load_lanes)});
+  const size_t on_device = LoadLanes::device_bytes(setup.load_lanes);
+  for (const MemoryItem& item : setup.memory.rank.items)
+    if (item.consumer == "activations" && item.bytes < on_device) {
+      setup.memory.rank.items.push_back({"loading, beyond activations", on_device - item.bytes});
+      return;
+    }
 }
 
 RankFailure rank_failure(const EngineSetup& setup) {

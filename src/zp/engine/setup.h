@@ -64,6 +64,9 @@ struct EngineSetup {
                                const ForwardLimits& limits);
 /// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
 [[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
+/// Decides about lanes, and adds what loading takes and gives back to a plan that has everything else. On a device it
+/// is gone before there are activations, so only what exceeds them counts.
+void plan_loading(const EngineConfig& config, const WeightSource& source, const Device& device, EngineSetup& setup);
 /// In a synchronous group ranks need one another, in hybrid mode they bring experts in for one another, and a GPU's
 /// failure leaves the process without a working driver.
 [[nodiscard]] RankFailure rank_failure(const EngineSetup& setup);

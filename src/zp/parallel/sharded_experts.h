@@ -6,6 +6,7 @@
 
 #include "zp/device/device.h"
 #include "zp/model/expert_source.h"
+#include "zp/model/load_lanes.h"
 #include "zp/model/weights.h"
 #include "zp/shape/model_shard.h"
 
@@ -19,6 +20,7 @@ class ShardedExperts final : public ExpertSource {
     const ModelShard& shard;
     const ExpertReader& reader;  ///< made with the same shard
     Device& device;
+    LoadLanes* lanes = nullptr;  ///< set: they read, and the device packs
   };
   /// Reads and packs the shard's experts. Blocks; throws what the reader throws.
   explicit ShardedExperts(const Parts& parts);
@@ -31,6 +33,14 @@ class ShardedExperts final : public ExpertSource {
   void abandon(const std::exception_ptr& /*failure*/) override {}
 
  private:
+  struct Target {
+    int32_t layer;
+    int32_t expert;
+    std::byte* blob;
+  };
+  // Allocates all of the shard.
+  [[nodiscard]] std::vector<Target> make_room(const Parts& parts);
+
   struct Layer {
     Buffer blobs;
     std::vector<const std::byte*> experts;  // [E], null or into blobs; empty for a dense layer

@@ -141,7 +141,8 @@ class Bench final {
       tokens = std::max(tokens, shape.total());
       config.max_context_tokens = std::max(config.max_context_tokens, shape.tokens);
     }
-    config.step_tokens = (tokens + 1) / 2;  // a step has room for twice as many
+    config.step_tokens = (tokens + 1) / 2;
+    config.max_step_tokens = tokens;  // whatever would hide the transfer of experts
     config.chunk_tokens = std::min(options_.chunk_tokens, tokens);
     return config;
   }

@@ -9,22 +9,16 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench/driven_ranks.h"
 #include "bench/expert/random_checkpoint.h"
-#include "zp/base/bounded_queue.h"
-#include "zp/base/clock.h"
 #include "zp/base/error.h"
-#include "zp/engine/rank.h"
-#include "zp/engine/rank_group.h"
 #include "zp/engine/setup.h"
 #include "zp/shape/flops.h"
 
@@ -52,48 +46,19 @@ struct Options {
   bool quick = false;
 };
 
-/// All ranks of one engine configuration, each driven by a thread of its own.
+/// All ranks of one engine configuration.
 class Ranks final {
  public:
-  Ranks(const EngineConfig& config, const ModelFiles& files)
-      : shape_(files.shape()), setup_(make_setup(config, files)), group_(setup_, files) {
-    for (int32_t r = 0; r < config.ranks; ++r) {
-      reports_.push_back(std::make_unique<BoundedQueue<StepReport>>(64));
-      RankGroup::Loaded& loaded = group_.rank(r);
-      ranks_.push_back(std::make_unique<Rank>(
-          setup_.ranks[static_cast<size_t>(r)],
-          Rank::Parts{.device = *loaded.device,
-                      .ops = *loaded.ops,
-                      .shape = shape_,
-                      .weights = loaded.weights,
-                      .experts = group_.make_experts(r),
-                      .spans = nullptr,
-                      .clock = clock_},
-          [queue = reports_.back().get()](StepReport report) { (void)queue->push(std::move(report)); }));
-    }
-  }
+  Ranks(const EngineConfig& config, const ModelFiles& files) : ranks_(config, files) { ranks_.make(); }
 
-  /// Runs `warm_up` + `steps` steps of `tokens` on every rank at once, each with the next one staged; the reports of
-  /// the last `steps` of all ranks.
+  /// Runs `warm_up` + `steps` steps of `tokens` on every rank at once; the reports of the last `steps` of all ranks.
   std::vector<StepReport> run(int64_t tokens, int32_t warm_up, int32_t steps) {
-    std::vector<std::vector<StepReport>> by_rank(ranks_.size());
-    std::vector<std::thread> drivers;
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      drivers.emplace_back([&, r] {
-        const int32_t count = warm_up + steps;
-        ranks_[r]->start({0, step_of(tokens, static_cast<int32_t>(r))});
-        for (int32_t i = 0; i < count; ++i) {
-          // Others' steps are of different tokens, so that not all route alike.
-          if (i + 1 < count) ranks_[r]->start({0, step_of(tokens, static_cast<int32_t>(r) + 7 * (i + 1))});
-          StepReport report = *reports_[r]->pop();
-          if (report.failure) std::rethrow_exception(report.failure);
-          if (i >= warm_up) by_rank[r].push_back(std::move(report));
-        }
-      });
-    for (std::thread& driver : drivers) driver.join();
+    // Others' steps are of different tokens, so that not all route alike.
+    auto by_rank =
+        ranks_.run(warm_up + steps, [&](int32_t rank, int32_t index) { return step_of(tokens, rank + 7 * index); });
     std::vector<StepReport> all;
     for (auto& reports : by_rank)
-      for (StepReport& report : reports) all.push_back(std::move(report));
+      for (size_t i = static_cast<size_t>(warm_up); i < reports.size(); ++i) all.push_back(std::move(reports[i]));
     return all;
   }
 
@@ -106,7 +71,7 @@ class Ranks final {
       for (int32_t p = 0; p < length; ++p) {
         const uint64_t id =
             (static_cast<uint64_t>(row + p) + 4099U * static_cast<uint64_t>(salt)) * 0x9E3779B97F4A7C15U;
-        step.ids.push_back(static_cast<int32_t>((id >> 33U) % static_cast<uint64_t>(shape_.vocabulary)));
+        step.ids.push_back(static_cast<int32_t>((id >> 33U) % static_cast<uint64_t>(ranks_.shape().vocabulary)));
         step.positions.push_back(p);
       }
     }
@@ -116,12 +81,7 @@ class Ranks final {
     return step;
   }
 
-  SteadyClock clock_;
-  const ModelShape& shape_;
-  EngineSetup setup_;
-  RankGroup group_;
-  std::vector<std::unique_ptr<BoundedQueue<StepReport>>> reports_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  DrivenRanks ranks_;
 };
 
 /// The mean of the middle half. Ranks that send activations fall in and out of step, which medians jump between.

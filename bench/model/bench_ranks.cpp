@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <random>
-#include <thread>
 
 namespace zp::bench {
 namespace {
@@ -46,50 +45,22 @@ ForwardStep make_step(const StepShape& shape, int32_t vocabulary, uint64_t seed)
   return step;
 }
 
-BenchRanks::BenchRanks(const EngineConfig& config, const WeightSource& source)
-    : shape_(source.shape()), setup_(make_setup(config, source)), begin_ns_(clock_.now_ns()), group_(setup_, source) {
-  load_seconds_ = static_cast<double>(clock_.now_ns() - begin_ns_) * 1e-9;
-  for (int32_t r = 0; r < group_.size(); ++r) {
-    RankGroup::Loaded& loaded = group_.rank(r);
-    auto timed = std::make_unique<TimedOps>(std::move(loaded.ops), shape_);
+BenchRanks::BenchRanks(const EngineConfig& config, const WeightSource& source) : ranks_(config, source) {
+  for (int32_t r = 0; r < ranks_.group().size(); ++r) {
+    RankGroup::Loaded& loaded = ranks_.group().rank(r);
+    auto timed = std::make_unique<TimedOps>(std::move(loaded.ops), ranks_.shape());
     timed_.push_back(timed.get());
     loaded.ops = std::move(timed);
-    reports_.push_back(std::make_unique<BoundedQueue<StepReport>>(64));
   }
 }
 
 void BenchRanks::use(StepMode mode) {
-  ranks_.clear();
-  setup_.step_modes.fixed = mode;
-  for (int32_t r = 0; r < group_.size(); ++r) {
-    RankGroup::Loaded& loaded = group_.rank(r);
-    ranks_.push_back(std::make_unique<Rank>(
-        setup_.ranks[static_cast<size_t>(r)],
-        Rank::Parts{.device = *loaded.device,
-                    .ops = *loaded.ops,
-                    .shape = shape_,
-                    .weights = loaded.weights,
-                    .experts = group_.make_experts(r),
-                    .spans = nullptr,
-                    .clock = clock_},
-        [queue = reports_[static_cast<size_t>(r)].get()](StepReport report) { (void)queue->push(std::move(report)); }));
-  }
+  ranks_.setup().step_modes.fixed = mode;
+  ranks_.make();
 }
 
 Measured BenchRanks::run(const ForwardStep& step, int32_t warm_up, int32_t steps) {
-  const int32_t count = warm_up + steps;
-  std::vector<std::vector<StepReport>> by_rank(ranks_.size());
-  std::vector<std::thread> drivers;
-  for (size_t r = 0; r < ranks_.size(); ++r)
-    drivers.emplace_back([&, r] {
-      ranks_[r]->start({0, step});
-      for (int32_t i = 0; i < count; ++i) {
-        if (i + 1 < count) ranks_[r]->start({0, step});
-        by_rank[r].push_back(*reports_[r]->pop());
-      }
-    });
-  for (std::thread& driver : drivers) driver.join();
-
+  const auto by_rank = ranks_.run(warm_up + steps, [&](int32_t /*rank*/, int32_t /*index*/) { return step; });
   Measured measured;
   std::vector<double> seconds;
   std::vector<double> exposed;
@@ -97,7 +68,6 @@ Measured BenchRanks::run(const ForwardStep& step, int32_t warm_up, int32_t steps
   for (const std::vector<StepReport>& reports : by_rank)
     for (size_t i = 0; i < reports.size(); ++i) {
       const StepReport& report = reports[i];
-      if (report.failure) std::rethrow_exception(report.failure);
       const uint64_t hash = hash_of(report.result);
       if (!first && hash != measured.output_hash) measured.repeatable = false;
       measured.output_hash = hash;
@@ -119,15 +89,12 @@ Measured BenchRanks::run(const ForwardStep& step, int32_t warm_up, int32_t steps
 
 PassTotals BenchRanks::profile(const ForwardStep& step) {
   timed_.front()->start();  // the rank is idle, and sees it with the step
-  ranks_.front()->start({0, step});
-  const StepReport report = *reports_.front()->pop();
-  PassTotals totals = timed_.front()->stop();
-  if (report.failure) std::rethrow_exception(report.failure);
-  return totals;
+  (void)ranks_.run_alone(step);
+  return timed_.front()->stop();
 }
 
 uint64_t BenchRanks::device_bytes_used() {
-  const MemoryInfo info = group_.rank(0).device->memory_info();
+  const MemoryInfo info = ranks_.group().rank(0).device->memory_info();
   return info.total_bytes - info.free_bytes;
 }
 

@@ -1,17 +1,11 @@
-// Ranks of a model, given whole steps: what is measured, without scheduler, tokenizer and caches.
+// Steps of one shape on ranks of a model, and what they took.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <vector>
 
+#include "bench/driven_ranks.h"
 #include "bench/model/timed_ops.h"
-#include "zp/base/bounded_queue.h"
-#include "zp/base/clock.h"
-#include "zp/engine/rank.h"
-#include "zp/engine/rank_group.h"
-#include "zp/engine/setup.h"
 
 namespace zp::bench {
 
@@ -51,22 +45,15 @@ class BenchRanks final {
   /// One more step, on rank 0 alone, with its operations timed.
   [[nodiscard]] PassTotals profile(const ForwardStep& step);
 
-  [[nodiscard]] const EngineSetup& setup() const noexcept { return setup_; }
-  [[nodiscard]] StepRunner::Description description() const { return ranks_.front()->description(); }
+  [[nodiscard]] const EngineSetup& setup() const noexcept { return ranks_.setup(); }
+  [[nodiscard]] StepRunner::Description description() const { return ranks_.description(); }
   /// Of rank 0's device: what has been taken since before loading.
   [[nodiscard]] uint64_t device_bytes_used();
-  [[nodiscard]] double load_seconds() const noexcept { return load_seconds_; }
+  [[nodiscard]] double load_seconds() const noexcept { return ranks_.load_seconds(); }
 
  private:
-  SteadyClock clock_;
-  const ModelShape& shape_;
-  EngineSetup setup_;
-  int64_t begin_ns_;
-  RankGroup group_;
-  double load_seconds_ = 0;
-  std::vector<TimedOps*> timed_;  // [ranks], owned by group_
-  std::vector<std::unique_ptr<BoundedQueue<StepReport>>> reports_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  DrivenRanks ranks_;
+  std::vector<TimedOps*> timed_;  // [ranks], owned by the group of ranks_
 };
 
 }  // namespace zp::bench

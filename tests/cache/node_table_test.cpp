@@ -48,8 +48,7 @@ TEST(NodeTable, HasWhatANaiveMapHas) {
       if (step % 1000 == 0) table.check_invariants();
     }
     ASSERT_EQ(table.size(), naive.size());
-    for (const auto& [node, tag] : naive)
-      ASSERT_EQ(table.find(tag, [&](NodeId n) { return n == node; }), node);
+    for (const auto& [node, tag] : naive) ASSERT_EQ(table.find(tag, [&](NodeId n) { return n == node; }), node);
     size_t seen = 0;
     table.for_each([&](uint32_t tag, NodeId node) {
       ++seen;

@@ -79,8 +79,8 @@ TEST(HidingSteps, AreNotWantedWhereTransfersDecideNothing) {
   EXPECT_EQ(wanted([](EngineConfig& c) { c.target.milliseconds = 1; }), 0);
 }
 
-// A token of a context of 4,096 is 147,333,120 FLOPs in a layer, as above: here it takes a second, and a layer's experts
-// a little over 10.
+// A token of a context of 4,096 is 147,333,120 FLOPs in a layer, as above: here it takes a second, and a layer's
+// experts a little over 10.
 TEST(HidingSteps, OfVirtualRanksFollowTheirLinksAndPace) {
   const ModelShape shape = find_known_model("Qwen3-30B-A3B")->shape;
   EngineSetup setup = qwen_on_a_gpu(shape, Placing::kHost);
@@ -130,7 +130,8 @@ TEST_F(QwenSetup, PlansStepsThatHideTheHostLink) {
   EXPECT_EQ(large.ranks[0].limits.tokens, 86 * 2048);
   EXPECT_EQ(large.ranks[0].limits.chunk_tokens, 2048);
   EXPECT_EQ(large.load.efficient_step_tokens, 4096);
-  EXPECT_THAT(large.memory.to_text(), HasSubstr("\nsteps of up to 176128 tokens, so that compute can hide the transfer"));
+  EXPECT_THAT(large.memory.to_text(),
+              HasSubstr("\nsteps of up to 176128 tokens, so that compute can hide the transfer"));
   config_.max_step_tokens = 8192;
   const EngineSetup given = setup();
   EXPECT_EQ(given.scheduler.step_tokens_max, 8192);
@@ -160,8 +161,7 @@ TEST_F(QwenSetup, HalvesStepsUntilTheyFitBesideWhatWasAskedFor) {
   config_.memory_limit_bytes = enough;
   const EngineSetup half = setup();
   EXPECT_EQ(half.scheduler.step_tokens_max, 43 * 1024);
-  EXPECT_EQ(half.memory.note,
-            "steps of up to 44032 tokens, as many as fit; 88064 would hide the transfer of experts");
+  EXPECT_EQ(half.memory.note, "steps of up to 44032 tokens, as many as fit; 88064 would hide the transfer of experts");
   // 16 tokens x 48 layers x k and v x 4 heads x 128 x 2 bytes.
   EXPECT_EQ(half.ranks[0].kv_blocks, static_cast<int32_t>(kGiB / (16 * 48 * 2 * 4 * 128 * 2)));
   EXPECT_EQ(bytes_of(half.memory.rank, "experts"), (128 + 47 * 64) * kQwenBlobBytes);
@@ -181,7 +181,8 @@ class DecidedSizes : public ::testing::Test {
       setup.memory.rank.items = {{"all", static_cast<uint64_t>(asked_.back())}};
       setup.memory.rank.limit_bytes = limit_bytes;
       if (asked_.back() >= moves_from_)
-        setup.placement = Placement(find_known_model("Qwen3-30B-A3B")->shape, {.placing = Placing::kHost, .blob_bytes = 1});
+        setup.placement =
+            Placement(find_known_model("Qwen3-30B-A3B")->shape, {.placing = Placing::kHost, .blob_bytes = 1});
       if (asked_.back() == throws_at_) fail(ErrorCode::kOutOfMemory, "too much for the host");
       return setup;
     });

@@ -39,13 +39,13 @@ int64_t hiding_step_tokens(const EngineConfig& config, const ModelShape& shape, 
   if (fixed || setup.placement.streamed_layers().empty()) return 0;
   const MeasuredRank expected = expected_rank(config, setup);
   const double gamma = config.target.gamma;
-  const Saturation needed = saturation(
-      CostModel(shape),
-      {.transfer_seconds =
-           transfer_of(setup.placement, setup.blob_bytes, expected.links, setup.streaming.window).seconds(),
-       .gamma = config.target.adapt ? std::clamp(kGammaMargin * gamma, gamma, kGammaMax) : gamma,
-       .rates = expected.rates,
-       .context_tokens = setup.load.context_tokens});
+  const Saturation needed =
+      saturation(CostModel(shape),
+                 {.transfer_seconds =
+                      transfer_of(setup.placement, setup.blob_bytes, expected.links, setup.streaming.window).seconds(),
+                  .gamma = config.target.adapt ? std::clamp(kGammaMargin * gamma, gamma, kGammaMax) : gamma,
+                  .rates = expected.rates,
+                  .context_tokens = setup.load.context_tokens});
   const double tokens = std::min(std::ceil(needed.threshold.tokens), static_cast<double>(kHidingTokensMax));
   return std::min(round_up(static_cast<int64_t>(tokens), *config.chunk_tokens), kHidingTokensMax);
 }

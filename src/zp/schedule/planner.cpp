@@ -178,7 +178,7 @@ class Pass final {
   std::vector<RankFill> fills_;
   std::vector<RankChoice> choices_;
   bool last_call_ = false;
-  bool all_open_ = true;  ///< all ranks get a step from this plan, but for the retired
+  bool all_open_ = true;           ///< all ranks get a step from this plan, but for the retired
   std::vector<int32_t> resident_;  ///< [ranks] first blocks of the request that the rank has
 };
 

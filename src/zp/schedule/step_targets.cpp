@@ -27,7 +27,8 @@ Waiting count_waiting(const PlanInput& input, double most) {
     const int32_t reusable = RankFill::reusable_max(*request);
     int32_t blocks = std::min(*std::ranges::max_element(resident), reusable);
     while (blocks < reusable && counted.find(request->path[static_cast<size_t>(blocks)]) != nullptr) ++blocks;
-    for (size_t i = static_cast<size_t>(blocks); i < request->path.size(); ++i) (void)counted.insert(request->path[i], true);
+    for (size_t i = static_cast<size_t>(blocks); i < request->path.size(); ++i)
+      (void)counted.insert(request->path[i], true);
     const int64_t prefix = int64_t{blocks} * kBlockTokens;
     const RequestCost cost = input.cost->cost({.prefix = prefix, .suffix = request->tokens() - prefix});
     sum.load += input.config->load.load(cost);

@@ -239,7 +239,7 @@ struct RankStats {
   double peer_wait_seconds = 0;     ///< of these, for another rank rather than for a link
   double busy_seconds = 0;          ///< its device had a step, from the first kernel to the last result
   double active_seconds = 0;        ///< from the first step's beginning to the last one's end, on the device
-  double planner_wait_seconds = 0;  ///< between a step's end and the next one, if requests waited when it ended
+  double planner_wait_seconds = 0;  ///< it had no step although requests waited for it, or for any rank
   int64_t allocations = 0;          ///< of device and pinned memory so far; none is made by steps
   double fill = 0;                  ///< mean load of its steps, as a share of the target
   double load = 0;                  ///< the same mean in the load's own unit, which load_unit names

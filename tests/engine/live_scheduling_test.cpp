@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <thread>
 
@@ -16,6 +17,16 @@ namespace {
 using test::ManualRank;
 using test::small_shape;
 using ::testing::ElementsAre;
+
+// Time stands still until the test moves it.
+class SetClock final : public Clock {
+ public:
+  [[nodiscard]] int64_t now_ns() const override { return now_ns_; }
+  void set(int64_t now_ns) { now_ns_ = now_ns; }
+
+ private:
+  std::atomic<int64_t> now_ns_{0};
+};
 
 struct Wanted {
   int32_t priority = 0;
@@ -35,9 +46,9 @@ class LiveScheduling : public ::testing::Test {
     config.queue_max = 256;
     config.bypass_max = bypass_max_;
     dispatcher_ = std::make_unique<Dispatcher>(
-        config, small_shape(), clock_,
+        config, small_shape(), *clock_,
         [this](int32_t, StepRunner::Report report) {
-          auto rank = std::make_unique<ManualRank>(std::move(report));
+          auto rank = std::make_unique<ManualRank>(std::move(report), clock_);
           ranks_.push_back(rank.get());
           return rank;
         },
@@ -67,13 +78,18 @@ class LiveScheduling : public ::testing::Test {
   // Holds the scheduling thread, in the callback of a request that the first rank runs: what is submitted until
   // release() is there at once.
   void hold() {
-    held_ = {};
-    release_ = {};
-    (void)submit({kHold});
+    submit_holding(1);
     (void)ranks_[0]->run_one();
-    held_.get_future().wait();
+    wait_until_held();
     answered_.clear();
   }
+  // A request in whose callback the scheduling thread is held.
+  void submit_holding(size_t tokens) {
+    held_ = {};
+    release_ = {};
+    (void)submit(std::vector<int32_t>(tokens, kHold));
+  }
+  void wait_until_held() { held_.get_future().wait(); }
   void release() { release_.set_value(); }
 
   // Runs whatever there is until all is answered.
@@ -86,7 +102,8 @@ class LiveScheduling : public ::testing::Test {
   static constexpr int32_t kHold = 999;
   int32_t bypass_max_ = 4096;
 
-  SteadyClock clock_;
+  SteadyClock steady_clock_;
+  const Clock* clock_ = &steady_clock_;
   std::promise<void> held_;
   std::promise<void> release_;
   std::vector<int32_t> answered_;  // last tokens, in order; the scheduling thread's while it is not held or drained
@@ -117,31 +134,97 @@ TEST_F(LiveScheduling, ARankNeverWaitsForThePlannerWhileFullStepsAreQueued) {
     hold();
     for (int32_t i = 0; i < 20; ++i) submit_full(i);
     release();
+    std::vector<double> waited;  // before the first steps
     for (size_t left = 10; left > 0; --left) {
       for (ManualRank* rank : ranks_) {
         // The step to be run and the next one, without any step having to end for it.
         while (rank->started() < std::min<size_t>(2, left)) std::this_thread::yield();
         (void)rank->run_one();
       }
+      if (!waited.empty()) continue;
+      for (const RankStats& rank : dispatcher_->stats().ranks) waited.push_back(rank.planner_wait_seconds);
     }
     dispatcher_->drain();
-    for (const RankStats& rank : dispatcher_->stats().ranks) {
+    const std::vector<RankStats> ranks = dispatcher_->stats().ranks;
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const RankStats& rank = ranks[r];
       EXPECT_EQ(rank.staged_steps, 9) << "of ten";
-      EXPECT_EQ(rank.planner_wait_seconds, 0);
+      EXPECT_EQ(rank.planner_wait_seconds, waited[r]);
       EXPECT_NEAR(rank.fill, 1, 0.1);
     }
   }
 }
 
-// 40 tokens are no full step, so they are not staged; when the rank is done they were waiting, and it waits for them.
-TEST_F(LiveScheduling, TimeInWhichARankWaitsForThePlannerIsCounted) {
+// Of what is counted, in nanoseconds that the test sets.
+class PlannerWait : public LiveScheduling {
+ protected:
+  PlannerWait() { clock_ = &time_; }
+  void wait_for_step(size_t rank) {
+    while (ranks_[rank]->started() == 0) std::this_thread::yield();
+  }
+  [[nodiscard]] double waited_ns(size_t rank) const {
+    return dispatcher_->stats().ranks[rank].planner_wait_seconds * 1e9;
+  }
+  // 40 tokens are no full step, so they are not staged.
+  void submit_rest() { (void)submit(std::vector<int32_t>(40, 2)); }
+
+  SetClock time_;
+};
+
+TEST_F(PlannerWait, IsCountedFromAStepsEndIfRequestsWaitedThen) {
   make(1);
-  submit_full(1);
-  (void)submit(std::vector<int32_t>(40, 2));
-  while (dispatcher_->stats().steps < 1) ranks_[0]->run_if_started();
+  submit_holding(1);
+  wait_for_step(0);
+  time_.set(100);
+  submit_rest();
+  time_.set(200);
   (void)ranks_[0]->run_one();
-  dispatcher_->drain();
-  EXPECT_GT(dispatcher_->stats().ranks[0].planner_wait_seconds, 0);
+  wait_until_held();
+  time_.set(300);
+  release();
+  wait_for_step(0);
+  EXPECT_NEAR(waited_ns(0), 100, 0.01);
+  run_all();
+}
+
+TEST_F(PlannerWait, IsCountedFromTheArrivalAtAnIdleRank) {
+  make(1);
+  hold();
+  time_.set(250);
+  submit_rest();
+  time_.set(300);
+  release();
+  wait_for_step(0);
+  EXPECT_NEAR(waited_ns(0), 50, 0.01);
+  run_all();
+}
+
+// Both ranks are idle when one request waits: one rank gets it, and from then on nothing waits for the other one.
+TEST_F(PlannerWait, EndsWhenAnotherRankTakesTheLastRequest) {
+  make(2);
+  submit_holding(64);
+  wait_for_step(0);
+  submit_full(1);
+  wait_for_step(1);
+  time_.set(100);
+  submit_rest();
+  time_.set(200);
+  (void)ranks_[0]->run_one();
+  wait_until_held();
+  time_.set(300);
+  (void)ranks_[1]->run_one();
+  time_.set(400);
+  release();
+  while (ranks_[0]->started() + ranks_[1]->started() == 0) std::this_thread::yield();
+  run_all();
+  time_.set(1000);
+  submit_full(3);
+  submit_full(4);
+  wait_for_step(0);
+  wait_for_step(1);
+  EXPECT_NEAR(waited_ns(0), 200, 0.01);
+  EXPECT_NEAR(waited_ns(1), 100, 0.01);
+  run_all();
 }
 
 TEST_F(LiveScheduling, PoliciesChooseRanks) {

@@ -16,7 +16,9 @@ namespace zp::test {
 /// Holds steps until the test lets them run. Logits are the request's last token id plus the candidate's number.
 class ManualRank final : public StepRunner {
  public:
-  explicit ManualRank(Report report) : report_(std::move(report)) {}
+  /// Reports say the time of `clock`, or of the machine's if there is none.
+  explicit ManualRank(Report report, const Clock* clock = nullptr)
+      : report_(std::move(report)), clock_(clock != nullptr ? clock : &steady_clock_) {}
   void start(StepWork work) override { (void)started_.push(std::move(work)); }
   [[nodiscard]] Description description() const override { return {"manual", "none", "none"}; }
 
@@ -44,7 +46,7 @@ class ManualRank final : public StepRunner {
     report.id = work.id;
     report.failure = std::move(failure);
     report.waits = waits;
-    report.reported_ns = SteadyClock().now_ns();
+    report.reported_ns = clock_->now_ns();
     for (size_t r = 0; r < work.step.head_rows.size(); ++r) {
       const auto last = static_cast<float>(work.step.ids[static_cast<size_t>(work.step.head_rows[r])]);
       for (int64_t c = work.step.candidate_offsets[r]; c < work.step.candidate_offsets[r + 1]; ++c)
@@ -56,6 +58,8 @@ class ManualRank final : public StepRunner {
   }
 
   Report report_;
+  SteadyClock steady_clock_;
+  const Clock* clock_;
   BoundedQueue<StepWork> started_{8};
 };
 

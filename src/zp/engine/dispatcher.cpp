@@ -41,7 +41,8 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
       router_(config, shape, clock, options.policy),
       load_(config.load),
       step_tokens_max_(config.step_tokens_max),
-      idle_since_ns_(static_cast<size_t>(config.ranks())),
+      idle_since_ns_(static_cast<size_t>(config.ranks()), clock.now_ns()),
+      waiting_since_ns_(static_cast<size_t>(config.ranks())),
       ranks_alive_(config.ranks()) {
   for (int32_t rank = 0; rank < config.ranks(); ++rank)
     ranks_.push_back(make_rank(rank, [this](StepReport report) { (void)commands_.push(std::move(report)); }));
@@ -166,14 +167,17 @@ void Dispatcher::handle(Submission& submission) {
                                            .candidates = std::move(submission.request.candidates),
                                            .callback = std::move(submission.callback)});
   if (failure_) return finish(submission.id, *failure_);
+  const int64_t arrival_ns = submission.request.schedule.arrival_ns;
   const SubmitResult result = router_.submit(std::move(submission.request.schedule));
   // Intake has checked the length, ids are unique, and the queue holds max_pending_ requests.
   ZP_CHECK(result == SubmitResult::kAccepted, "the scheduler refused a checked request: {}", static_cast<int>(result));
+  note_waiting(arrival_ns);
 }
 
 void Dispatcher::apply_cancellation(uint64_t id) {
   if (!requests_.contains(id)) return;
   (void)router_.cancel(id);
+  note_waiting(clock_.now_ns());
   finish(id, Failure{ErrorCode::kCancelled, "the request was cancelled"});
 }
 
@@ -189,11 +193,35 @@ void Dispatcher::handle(StepReport& report) {
                   {ErrorCode::kDevice, fmt::format("rank {} failed: {}", step.plan.rank, message_of(report.failure))});
   (void)router_.finish_step(step.plan.id, StepOutcome::kDone);
   const int32_t rank = step.plan.rank;
-  if (router_.unfinished_steps(rank) == 0 && router_.queued_for(rank) > 0)
-    idle_since_ns_[static_cast<size_t>(rank)] = report.reported_ns;
+  if (router_.unfinished_steps(rank) == 0) idle_since_ns_[static_cast<size_t>(rank)] = report.reported_ns;
   count_step(step, report);
   follow_step(step, report);
   answer_segments(step, report.result);
+}
+
+// Who waits may have changed: for ranks that nothing waited for, something may do since then; for others nothing may
+// any more, because a step (of any rank) took the last request, or it was cancelled.
+void Dispatcher::note_waiting(int64_t since_ns) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    std::optional<int64_t>& waiting_ns = waiting_since_ns_[r];
+    if (router_.queued_for(static_cast<int32_t>(r)) > 0) {
+      if (!waiting_ns) waiting_ns = since_ns;
+    } else if (waiting_ns) {
+      count_planner_wait(r, since_ns);
+      waiting_ns.reset();
+    }
+  }
+}
+
+// Time up to now in which a rank was idle and requests waited.
+void Dispatcher::count_planner_wait(size_t rank, int64_t now_ns) {
+  std::optional<int64_t>& idle_ns = idle_since_ns_[rank];
+  if (!idle_ns || !waiting_since_ns_[rank]) return;
+  const int64_t begin_ns = std::max(*idle_ns, *waiting_since_ns_[rank]);
+  if (now_ns <= begin_ns) return;
+  idle_ns = now_ns;
+  const std::lock_guard lock(mutex_);
+  stats_.ranks[rank].planner_wait_seconds += static_cast<double>(now_ns - begin_ns) * 1e-9;
 }
 
 void Dispatcher::count_step(const RunningStep& step, const StepReport& report) {
@@ -292,6 +320,7 @@ void Dispatcher::retire(const StepPlan& plan, const Failure& failure) {
   }
   for (const uint64_t step : router_.retire_rank(plan.rank))
     if (steps_.erase(step) > 0) recalled_.insert(step);
+  note_waiting(clock_.now_ns());
 }
 
 void Dispatcher::answer_segments(const RunningStep& step, const ForwardResult& result) {
@@ -311,6 +340,7 @@ void Dispatcher::start_steps() {
   for (StepPlan& plan : router_.steps_for_idle()) start_step(std::move(plan));
   for (StepPlan& plan : router_.steps_for_busy()) start_step(std::move(plan));
   for (StepPlan& plan : router_.steps_for_rest()) start_step(std::move(plan));
+  note_waiting(clock_.now_ns());
 }
 
 void Dispatcher::start_step(StepPlan plan) {
@@ -323,12 +353,8 @@ void Dispatcher::start_step(StepPlan plan) {
   const int32_t r = plan.rank;
   StepRunner& rank = *ranks_.at(static_cast<size_t>(r));
   const bool staged = router_.unfinished_steps(r) > 1;
-  if (std::optional<int64_t>& since_ns = idle_since_ns_[static_cast<size_t>(r)]; since_ns) {
-    const std::lock_guard lock(mutex_);
-    stats_.ranks[static_cast<size_t>(r)].planner_wait_seconds +=
-        static_cast<double>(clock_.now_ns() - *since_ns) * 1e-9;
-    since_ns.reset();
-  }
+  count_planner_wait(static_cast<size_t>(r), clock_.now_ns());
+  idle_since_ns_[static_cast<size_t>(r)].reset();
   steps_.emplace(id, RunningStep{std::move(plan), load_.target, staged, step.candidate_offsets});
   rank.start({id, std::move(step)});
 }

@@ -92,6 +92,8 @@ class Dispatcher final {
   void handle(StepReport& report);
   void start_steps();
   void start_step(StepPlan plan);
+  void note_waiting(int64_t since_ns);
+  void count_planner_wait(size_t rank, int64_t now_ns);
   void count_step(const RunningStep& step, const StepReport& report);
   void follow_step(const RunningStep& step, const StepReport& report);
   void use_load();
@@ -112,7 +114,8 @@ class Dispatcher final {
   LoadRule load_;  // in use
   const int64_t step_tokens_max_;
   std::optional<LoadController> load_controller_;
-  std::vector<std::optional<int64_t>> idle_since_ns_;  // [ranks] without a step although requests wait for it
+  std::vector<std::optional<int64_t>> idle_since_ns_;     // [ranks] it has no step, and time is not counted yet
+  std::vector<std::optional<int64_t>> waiting_since_ns_;  // [ranks] requests wait for it, or for any
   std::unordered_map<uint64_t, Pending> requests_;
   std::unordered_map<uint64_t, RunningStep> steps_;  // handed to ranks, not reported
   std::unordered_set<uint64_t> recalled_;            // handed to ranks, taken back, not reported

@@ -49,6 +49,7 @@ BlockPool::BlockPool(int32_t capacity) : capacity_(capacity) {
   for (int32_t group = static_cast<int32_t>(groups_.size()) - 1; group >= 0; --group) {
     const int32_t blocks = std::min(kGroupBlocks, capacity - group * kGroupBlocks);
     set_mask(group, static_cast<uint8_t>((1U << blocks) - 1U));
+    free_count_ += blocks;
   }
 }
 
@@ -84,6 +85,7 @@ void BlockPool::free(BlockId block) {
   const int32_t group = block / kGroupBlocks;
   const uint32_t bit = 1U << (block % kGroupBlocks);
   set_mask(group, static_cast<uint8_t>(groups_[static_cast<size_t>(group)].free_mask | bit));
+  ++free_count_;
 }
 
 // Takes the free blocks of a group from `first` on, up to the first used one; returns how many.
@@ -94,12 +96,12 @@ int32_t BlockPool::take_run(int32_t group, int32_t first, std::span<BlockId> out
   for (int32_t i = 0; i < count; ++i) out[static_cast<size_t>(i)] = group * kGroupBlocks + first + i;
   const uint32_t taken = ((1U << count) - 1U) << first;
   set_mask(group, static_cast<uint8_t>(mask & ~taken));
+  free_count_ -= count;
   return count;
 }
 
 void BlockPool::set_mask(int32_t group, uint8_t mask) {
   Group& g = groups_[static_cast<size_t>(group)];
-  free_count_ += std::popcount(mask) - std::popcount(g.free_mask);
   const auto list = [](uint8_t m) { return static_cast<size_t>(kLongestRuns[m].length); };
   const size_t from = list(g.free_mask);
   const size_t to = list(mask);

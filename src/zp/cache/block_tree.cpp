@@ -83,6 +83,9 @@ NodeId BlockTree::make(NodeId parent, uint32_t tag) {
   }
   const NodeId id = unused_.back();
   unused_.pop_back();
+  // Nobody has looked at a removed node's tokens for long.
+  if (unused_.size() > kPrefetchedBlocks)
+    __builtin_prefetch(&tokens_[static_cast<size_t>(unused_[unused_.size() - kPrefetchedBlocks])], 1);
   nodes_[static_cast<size_t>(id)] = Node{.parent = parent, .tag = tag, .live = true};
   ++live_;
   return id;

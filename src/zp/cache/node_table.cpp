@@ -19,7 +19,7 @@ size_t NodeTable::free_place(uint32_t tag) const noexcept {
 }
 
 void NodeTable::insert(uint32_t tag, NodeId node) {
-  if (4 * (size_ + 1) > 3 * places_.size()) grow();
+  if (2 * (size_ + 1) > places_.size()) grow();
   places_[free_place(tag)] = {.tag = tag, .node = node};
   ++size_;
 }
@@ -59,7 +59,7 @@ void NodeTable::check_invariants() const {
                places_[i].node);
   }
   ZP_CHECK(used == size_, "{} entries, {} counted", used, size_);
-  ZP_CHECK(4 * used <= 3 * places_.size(), "{} of {} places are used", used, places_.size());
+  ZP_CHECK(2 * used <= places_.size(), "{} of {} places are used", used, places_.size());
 }
 
 }  // namespace zp

@@ -11,9 +11,9 @@ using NodeId = int32_t;
 inline constexpr NodeId kNoNode = -1;
 
 /// Open addressing with linear probing over 32 bits of a hash, the tag; several nodes may have the same. Invariants: at
-/// most three quarters of the places are used; no place between an entry and the one where its tag points is free. So
-/// searching and erasing touch no node but those of the same tag. Memory: 8 bytes a place, so 11 to 21 a node. Never
-/// shrinks.
+/// most half of the places are used, which keeps searches short; no place between an entry and the one where its tag
+/// points is free. So searching and erasing touch no node but those of the same tag. Memory: 8 bytes a place, so 16 to
+/// 32 a node. Never shrinks.
 class NodeTable final {
  public:
   NodeTable();

@@ -9,7 +9,8 @@
 namespace zp {
 namespace {
 
-// Blocks whose places in the tree's table are fetched before they are evicted.
+// That many blocks before a block is evicted its place in the tree's table is fetched, and twice as many before its
+// node.
 constexpr int32_t kPrefetchedBlocks = 8;
 
 }  // namespace
@@ -184,20 +185,29 @@ void PrefixIndex::unlink(Rank& rank, BlockId block) {
   --list.size;
 }
 
-// Evicts until so many blocks are free.
+// Evicts until so many blocks are free. What eviction touches is fetched ahead: first nodes, then, since those say
+// where, their places in the tree's table.
 void PrefixIndex::make_room(int32_t rank, int32_t blocks) {
   Rank& r = ranks_[static_cast<size_t>(rank)];
-  BlockId ahead = r.one_off.oldest != kNoBlock ? r.one_off.oldest : r.reused.oldest;
-  const auto prefetch_next = [&] {
+  if (r.pool.free_count() >= blocks) return;
+  BlockId near = r.one_off.oldest != kNoBlock ? r.one_off.oldest : r.reused.oldest;
+  BlockId far = near;
+  const auto take = [&r](BlockId& ahead, auto&& prefetch) {
     if (ahead == kNoBlock) return;
     const Slot& slot = r.slots[static_cast<size_t>(ahead)];
-    tree_.prefetch(slot.node);
+    prefetch(slot.node);
     ahead = slot.newer;
   };
-  if (r.pool.free_count() < blocks)
-    for (int32_t i = 0; i < kPrefetchedBlocks; ++i) prefetch_next();
+  const auto fetch_node = [&] { take(far, [this](NodeId node) { tree_.prefetch_node(node); }); };
+  const auto fetch_place = [&] { take(near, [this](NodeId node) { tree_.prefetch_place(node); }); };
+  for (int32_t i = 0; i < kPrefetchedBlocks; ++i) fetch_node();
+  for (int32_t i = 0; i < kPrefetchedBlocks; ++i) {
+    fetch_node();
+    fetch_place();
+  }
   while (r.pool.free_count() < blocks) {
-    prefetch_next();
+    fetch_node();
+    fetch_place();
     evict_oldest(rank);
   }
 }

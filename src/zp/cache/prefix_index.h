@@ -40,9 +40,9 @@ struct RoomCounts {
 ///   it comes before its parent. Eviction takes the front of the one-offs, then the front of the reused: so always a
 ///   block without resident children, in O(1).
 /// The two lists are what keeps a burst of suffixes, each read once, from pushing out a prefix that is read often.
-/// Memory: for each node BlockTree's 99 to 109 bytes, 8 for each 64 ranks and 8 in the ResidencyMap; for each block
+/// Memory: for each node BlockTree's 104 to 120 bytes, 8 for each 64 ranks and 8 in the ResidencyMap; for each block
 /// that a rank has, 28 bytes, and 16 to 32 in the ResidencyMap unless it is the first rank. So with at most 64 ranks
-/// 143 to 153 bytes a cached block that one rank has. Not thread-safe; owned by the scheduler's thread.
+/// 148 to 164 bytes a cached block that one rank has. Not thread-safe; owned by the scheduler's thread.
 class PrefixIndex final {
  public:
   /// One pool a rank, of `capacities[rank]` blocks. Requires 1 to kMaxRanks ranks.

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <random>
+#include <vector>
 
 namespace zp {
 namespace {
@@ -56,6 +57,34 @@ TEST(RateFit, FollowsAChangeOfLengthsWithinAFewSteps) {
   for (int i = 0; i < 3; ++i) fit.observe(device.run(4, 1));
   EXPECT_NEAR(fit.factors().attention * 4 + fit.factors().other, device.run(4, 1).seconds, 0.05 * 1.6);
   EXPECT_NEAR(fit.factors().other, 1, 0.1);
+}
+
+// Long after the start, whatever the lengths; least squares alone take up to 215 steps for these.
+TEST(RateFit, FollowsADeviceThatHasChangedTenfoldWithinThirtySteps) {
+  using Lengths = std::vector<double>;  // attention for each second of the rest
+  for (const Lengths& lengths : {Lengths{0.5}, Lengths{0.02}, Lengths{4}, Lengths{0.1, 5}}) {
+    for (const Device device : {Device{10, 10}, Device{0.1, 0.1}, Device{10, 1}, Device{1, 10}, Device{0.1, 1},
+                                Device{1, 0.1}, Device{3, 3}}) {
+      RateFit fit;
+      std::mt19937 random(1);
+      std::normal_distribution<double> noise(1, 0.02);
+      for (size_t i = 0; i < 200; ++i) fit.observe(Device{}.run(lengths[i % lengths.size()], 1, noise(random)));
+      for (size_t i = 0; i < 30; ++i) fit.observe(device.run(lengths[i % lengths.size()], 1, noise(random)));
+      for (const double length : lengths) {
+        const double predicted = fit.factors().attention * length + fit.factors().other;
+        EXPECT_NEAR(predicted / device.run(length, 1).seconds, 1, 0.08)
+            << device.attention << ", " << device.other << " at " << length << " of " << lengths.size();
+      }
+    }
+  }
+}
+
+// A step that took twice as long is one of the last 33 or so that count: 1 / (1 - 0.97).
+TEST(RateFit, OneHiccupMovesLittle) {
+  RateFit fit;
+  for (int i = 0; i < 200; ++i) fit.observe(Device{}.run(i % 2 == 0 ? 3 : 0.2, 2));
+  fit.observe(Device{}.run(1, 2, 2));
+  EXPECT_NEAR((fit.factors().attention + 2 * fit.factors().other) / 3, 1, 0.05);
 }
 
 TEST(RateFit, NoiseAveragesOut) {

@@ -1,7 +1,7 @@
 // How far what was measured is off for the steps that run: two factors, fitted to their times.
 #pragma once
 
-#include <array>
+#include <cstdint>
 
 namespace zp {
 
@@ -13,8 +13,9 @@ struct TimedWork {
 };
 
 /// Fits seconds = attention x attention_seconds + other x other_seconds, where both factors are 1 until steps say
-/// otherwise: recursive least squares on relative errors, with forgetting. Steps all alike cannot tell the two factors
-/// apart, and move both; steps of other lengths then do, within a few. Deterministic.
+/// otherwise: recursive least squares on relative errors, with forgetting, which is quicker while steps take far longer
+/// or shorter than expected, one after another. Steps all alike cannot tell the two factors apart, and move both; steps
+/// of other lengths then do, within a few. Deterministic.
 class RateFit final {
  public:
   struct Factors {
@@ -26,13 +27,17 @@ class RateFit final {
   void observe(const TimedWork& work);
 
  private:
+  void forget(double share);
+
   Factors factors_;
   /// Covariance of the factors, in units of the variance of one observation's relative error.
   double attention_variance_ = kVarianceMax;
   double other_variance_ = kVarianceMax;
   double covariance_ = 0;
+  int32_t since_surprise_ = kSurpriseSteps;  ///< steps since the last surprise, counted up to here
 
-  static constexpr double kVarianceMax = 100;  // with errors of 5 %: factors may well be off by half
+  static constexpr int32_t kSurpriseSteps = 4;  // a surprise so soon after another is no accident
+  static constexpr double kVarianceMax = 100;   // with errors of 5 %: factors may well be off by half
 };
 
 }  // namespace zp

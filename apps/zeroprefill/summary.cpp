@@ -103,7 +103,9 @@ std::string si(double value, const char* unit) {
 }
 
 std::string in_all_units(const WorkAmount& work) {
-  return fmt::format("{} = {:.0f} tokens = {:.3g} ms", si(work.flops, "FLOP"), work.tokens, work.milliseconds);
+  // A short time of a layer is less than a token.
+  const std::string tokens = work.tokens < 10 ? fmt::format("{:.2g}", work.tokens) : fmt::format("{:.0f}", work.tokens);
+  return fmt::format("{} = {} tokens = {:.3g} ms", si(work.flops, "FLOP"), tokens, work.milliseconds);
 }
 
 constexpr size_t kRanksShown = 16;
@@ -222,6 +224,7 @@ void print_saturation(const EngineStats& stats) {
     note("t_EP {:.3g} ms, gamma {:.2f}: T = {} of a layer (requests of {:.0f} tokens)\n", s.transfer_seconds * 1e3,
          s.gamma, in_all_units(s.threshold), s.context_tokens);
   note("steps are filled to {} of a layer\n", in_all_units(s.target));
+  if (s.target.tokens < 1) note("that is less than a token, so every step holds one request\n");
   if (s.target.tokens > static_cast<double>(s.step_tokens_max))
     note("but hold at most {} tokens, too few to hide all transfers; --max-step-tokens takes more memory for more\n",
          s.step_tokens_max);

@@ -20,7 +20,9 @@ using nlohmann::json;
 using test::Finished;
 using test::read_file;
 using test::TemporaryFolder;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kRoot = ZP_SOURCE_DIR;
 const std::string kModel = kRoot + "/models/demo-moe";
@@ -308,6 +310,12 @@ TEST(CommandLine, RoutesByPolicyAndTargetAndSaysHowWellRanksWereFilled) {
   const json seen = json::parse(read_file(summary_path));
   EXPECT_EQ(seen.at("load_unit"), "layer seconds");
   EXPECT_NEAR(seen.at("saturation").at("target").at("milliseconds").get<double>(), 0.5, 1e-9);
+
+  // No token of this model takes so little.
+  const Finished tiny = run(task + "--calibration " + calibration + " --step-target 0.01us --summary " + summary_path);
+  ASSERT_EQ(tiny.exit_code, 0) << tiny.err;
+  EXPECT_THAT(tiny.err, HasSubstr("that is less than a token, so every step holds one request"));
+  EXPECT_THAT(tiny.err, Not(AnyOf(HasSubstr(" 0 tokens"), HasSubstr(" 0.00 tokens"))));
 }
 
 TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {

@@ -6,6 +6,12 @@
 
 namespace zp::app {
 
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitError = 1;
+inline constexpr int kExitUsage = 2;
+/// All rows were taken, but some have an error of their own instead of an answer.
+inline constexpr int kExitBadRows = 3;
+
 /// Runs a parsed subcommand and returns the process's exit code.
 using Command = std::function<int()>;
 

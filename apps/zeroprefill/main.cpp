@@ -10,10 +10,6 @@
 
 namespace {
 
-// Exit codes: 0 done, 1 an error, 2 a wrong command line.
-constexpr int kExitError = 1;
-constexpr int kExitUsage = 2;
-
 int run_command(const zp::app::Command& command) {
   try {
     const int status = command();
@@ -26,7 +22,7 @@ int run_command(const zp::app::Command& command) {
   } catch (const std::exception& error) {
     zp::app::note("zeroprefill: {}\n", error.what());
   }
-  return kExitError;
+  return zp::app::kExitError;
 }
 
 }  // namespace
@@ -45,7 +41,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    return app.exit(error) == 0 ? zp::app::kExitDone : zp::app::kExitUsage;
   }
   if (app.got_subcommand("run")) return run_command(run);
   if (app.got_subcommand("inspect")) return run_command(inspect);

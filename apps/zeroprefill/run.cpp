@@ -197,6 +197,13 @@ TaskMetricsSummary run_rows(RowReader& rows, const Submitter& to, Collector& col
   return collector.close();
 }
 
+// Says what became of the rows, last of all; the exit code. Rows that a device lost are the run's failure.
+int finish(const TaskMetricsSummary& metrics) {
+  print_counts(metrics);
+  if (metrics.lost > 0) return kExitError;
+  return metrics.failed > 0 ? kExitBadRows : kExitDone;
+}
+
 // Rows of requests as they are, or made up.
 int run_without_task(const RunOptions& options) {
   std::unique_ptr<RawRows> rows = options.synthetic.empty() ? open_raw_rows(options.input) : nullptr;
@@ -209,7 +216,7 @@ int run_without_task(const RunOptions& options) {
   const int64_t begin_ns = clock.now_ns();
   const TaskMetricsSummary metrics = run_raw(*rows, *engine, options.output);
   reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
-  return 0;
+  return finish(metrics);
 }
 
 int run(const RunOptions& options) {
@@ -233,7 +240,7 @@ int run(const RunOptions& options) {
   reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
     note("no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
-  return 0;
+  return finish(metrics);
 }
 
 }  // namespace
@@ -256,6 +263,10 @@ Command add_run(CLI::App& app) {
                       "simulate");
   command->add_option("--trace", options->trace,
                       "Write what each rank did when to this JSON file, for chrome://tracing or ui.perfetto.dev");
+  command->footer(
+      "Exit codes: 0 every row was answered; 1 an error, or rows failed through no fault of theirs (a device failed); "
+      "2 a "
+      "wrong command line; 3 some rows have an error instead of an answer. The last line on stderr counts them.");
   return [options] { return run(*options); };
 }
 

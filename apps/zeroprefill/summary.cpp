@@ -231,9 +231,8 @@ void print_saturation(const EngineStats& stats) {
 }
 
 void print_summary(const RunSummary& s) {
-  note("{} rows, {} answered, {} errors in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n", s.metrics.rows,
-       s.metrics.answered, s.metrics.failed, s.wall_seconds, per_second(s.metrics.rows, s.wall_seconds),
-       s.stats.load_seconds);
+  note("{} rows in {:.2f} s ({:.0f} rows/s); loaded in {:.2f} s\n", s.metrics.rows, s.wall_seconds,
+       per_second(s.metrics.rows, s.wall_seconds), s.stats.load_seconds);
   if (s.stats.weight_load_seconds > 0)
     note("weights: {} in {:.2f} s, {:.2f} GB/s\n", human_bytes(s.stats.weight_bytes), s.stats.weight_load_seconds,
          s.stats.weight_load_rate() * 1e-9);
@@ -257,6 +256,14 @@ void print_summary(const RunSummary& s) {
     note("accuracy {:.1f} % [{:.1f}, {:.1f}], majority class {:.1f} %, macro F1 {:.3f} ({} labelled)\n",
          100 * *s.metrics.accuracy, 100 * s.metrics.accuracy_95.low, 100 * s.metrics.accuracy_95.high,
          100 * s.metrics.majority_accuracy.value_or(0), s.metrics.macro_f1.value_or(0), s.metrics.scored);
+}
+
+void print_counts(const TaskMetricsSummary& metrics) {
+  std::string codes;
+  for (const auto& [code, count] : metrics.failed_by_code)
+    codes += fmt::format("{}{} {}", codes.empty() ? " (" : ", ", to_string(code), count);
+  note("{} rows: {} answered, {} failed{}{}\n", metrics.rows, metrics.answered, metrics.failed, codes,
+       codes.empty() ? "" : ")");
 }
 
 }  // namespace zp::app

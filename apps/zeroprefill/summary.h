@@ -22,5 +22,7 @@ void write_summary(const RunSummary& summary, OutputFile& file);
 void print_saturation(const EngineStats& stats);
 /// A few lines on stderr.
 void print_summary(const RunSummary& summary);
+/// How many rows were answered, and how many failed with which error, in one line on stderr: a run's last.
+void print_counts(const TaskMetricsSummary& metrics);
 
 }  // namespace zp::app

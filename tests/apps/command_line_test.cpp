@@ -21,6 +21,7 @@ using test::Finished;
 using test::read_file;
 using test::TemporaryFolder;
 using ::testing::AnyOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -48,6 +49,7 @@ TEST(CommandLine, AnswersEveryRowInInputOrder) {
   const std::string rows = kRoot + "/examples/rows/intent.jsonl";
   const Finished finished = run(run_task(intent_task(), rows) + "--summary " + summary);
   ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_THAT(finished.err, EndsWith("120 rows: 120 answered, 0 failed\n"));
   const auto answers = lines_of(finished.out);
   const auto input = lines_of(read_file(rows));
   ASSERT_EQ(answers.size(), input.size());
@@ -144,7 +146,8 @@ TEST(CommandLine, ABadRowGetsAnErrorAndTheRestGoesOn) {
                                             "{\"id\": 6, \"text\": \"play\", \"label\": \"Nonsense\"}\n"
                                             "{\"id\": 7, \"text\": \"will it rain tomorrow\"}\n");
   const Finished finished = run(run_task(intent_task(), rows));
-  ASSERT_EQ(finished.exit_code, 0) << finished.err;
+  ASSERT_EQ(finished.exit_code, 3) << finished.err;
+  EXPECT_THAT(finished.err, EndsWith("7 rows: 2 answered, 5 failed (invalid_argument 4, not_found 1)\n"));
   const auto answers = lines_of(finished.out);
   ASSERT_EQ(answers.size(), 7U);
   EXPECT_EQ(answers[0].at("answer"), "PlayMusic");

@@ -65,7 +65,7 @@ TEST(RawRows, ABadRowIsNamedAndTheRestGoesOn) {
                                         "{\"tokens\": [1], \"candidates\": []}\n"
                                         "{\"tokens\": [1], \"candidates\": [2]}\n");
   const Finished finished = run(kRandom + "--input " + rows);
-  EXPECT_EQ(finished.exit_code, 0) << finished.err;
+  EXPECT_EQ(finished.exit_code, 3) << finished.err;
   const std::vector<json> answers = lines_of(finished.out);
   ASSERT_EQ(answers.size(), 8U);
   const std::vector<std::string> messages = {"-2",           "999",          "is no list",  "'tokens' or 'context'",

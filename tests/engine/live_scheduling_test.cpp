@@ -348,6 +348,20 @@ TEST_F(LiveScheduling, CancelledRequestsLeaveBeforeTheyCostAnything) {
   EXPECT_EQ(dispatcher_->stats().failed, 1);
 }
 
+// Nothing happens but that time passes: a deadline 50 ms beyond the second from which on it presses. Until then the
+// request waits for rank 0, which makes its prefix.
+TEST_F(TenRequests, OneThatWaitsForItsPrefixGoesToAnIdleRankOnceItsDeadlinePresses) {
+  make(2, "prefix-saturation", 8192);
+  submit_tenth(0);
+  while (ranks_[0]->started() == 0) std::this_thread::yield();
+  std::vector<int32_t> tokens;
+  for (int32_t t = 0; t < 4096; ++t) tokens.push_back(t % 900);
+  tokens.push_back(7);
+  (void)submit(std::move(tokens), {.priority = 0, .deadline_ns = 1'050'000'000});
+  EXPECT_EQ(ranks_[1]->run_one(), 4097U);
+  run_all();
+}
+
 // A deadline nearer than a second presses: its request goes first and takes nothing along; one far away does nothing.
 TEST_F(LiveScheduling, APressingDeadlineGoesFirstAndAlone) {
   make(1);

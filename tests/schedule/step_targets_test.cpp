@@ -95,7 +95,7 @@ TEST_F(EvenLastSteps, LessThanAStepARankIsSharedOutDownToTheFloor) {
 // report, and rank 1 has half of it before it: it gets 50 less.
 TEST_F(EvenLastSteps, CountWhatRanksHaveYetToDo) {
   make(ranks_of(2));
-  submit(40);
+  submit(65);
   const std::vector<StepPlan> first = next_steps();
   const std::vector<StepPlan> second = next_steps();
   ASSERT_EQ(loads(second), (std::vector<double>{100, 100}));
@@ -103,7 +103,6 @@ TEST_F(EvenLastSteps, CountWhatRanksHaveYetToDo) {
   t_->finish(first[0].id);
   t_->clock.now = 1500;
   t_->finish(first[1].id);
-  submit(25);
   t_->clock.now = 2000;
   // Rank 1's first step took 1,500: it does a fifteenth of its load a ns, and has 100 - 500 / 15 before it.
   const std::vector<StepPlan> steps = next_steps();
@@ -111,6 +110,19 @@ TEST_F(EvenLastSteps, CountWhatRanksHaveYetToDo) {
   EXPECT_NEAR(steps[0].target, (250 + 100 - 500.0 / 15) / 2, 1e-9);
   EXPECT_EQ(steps[0].load, 150);
   EXPECT_EQ(steps[1].load, 100) << "ten more than its 91.7, by the last request";
+}
+
+// 300 are left for two ranks that have 100 before them each: steps of 150 would be even, but is it the end?
+TEST_F(EvenLastSteps, AreNotWhileRequestsGoOnArriving) {
+  for (const bool arriving : {false, true}) {
+    make(ranks_of(2));
+    submit(arriving ? 20 : 49);
+    ASSERT_EQ(loads(next_steps()), (std::vector<double>{100, 100}));
+    if (arriving) submit(29);
+    const std::vector<double> even = {150, 140};
+    const std::vector<double> full = {100, 100};
+    EXPECT_EQ(loads(next_steps()), arriving ? full : even) << arriving;
+  }
 }
 
 TEST_F(EvenLastSteps, ABrokenRankGetsNoShare) {
@@ -143,6 +155,35 @@ TEST(Rest, WaitsForItsPrefixNoLongerThanTwiceWhatItSaves) {
   ASSERT_EQ(elsewhere.size(), 1U);
   EXPECT_EQ(elsewhere[0].rank, 1);
   EXPECT_EQ(elsewhere[0].tokens, 180);
+}
+
+// Rank 0 did 320 in 1,000 ns, and should be done with 160 more at 1,500. From then on it is late: by 2,500 for as long
+// as it takes to do 320, twice what the prefix saves.
+TEST(Rest, DoesNotWaitForEverForARankThatIsLate) {
+  ManualClock clock;
+  Router router(ranks_of(2, 4000), tiny_shape(), clock, "prefix-saturation");
+  const std::vector<int32_t> prefix = text(1, 160);
+  const auto run = [&](uint64_t id) {
+    EXPECT_EQ(router.submit(request_of(id, joined(prefix, text(static_cast<int32_t>(id) + 1, 160)))),
+              SubmitResult::kAccepted);
+    const std::vector<StepPlan> steps = router.steps_for_idle();
+    EXPECT_EQ(steps.size(), 1U);
+    return steps.at(0).id;
+  };
+  const uint64_t first = run(1);
+  clock.now = 1000;
+  router.finish_step(first, StepOutcome::kDone);
+  (void)run(2);
+  ASSERT_EQ(router.submit(request_of(3, joined(prefix, text(9, 20)))), SubmitResult::kAccepted);
+  for (const int64_t now : {1000, 1500, 2499}) {
+    clock.now = now;
+    EXPECT_TRUE(router.steps_for_idle().empty() && router.steps_for_busy().empty());
+    EXPECT_TRUE(router.steps_for_rest().empty()) << now;
+    EXPECT_TRUE(router.rest_waits());
+  }
+  clock.now = 2501;
+  EXPECT_EQ(router.steps_for_rest().size(), 1U);
+  EXPECT_FALSE(router.rest_waits());
 }
 
 TEST(Rest, GoesToAnIdleRankWhenItsDeadlinePresses) { EXPECT_EQ(rest_after(320, 5).size(), 1U); }

@@ -52,6 +52,17 @@ TEST(TaskMetrics, CountsUnlabelledAndFailedRowsApart) {
   EXPECT_DOUBLE_EQ(s.macro_f1.value(), 1.0);
 }
 
+TEST(TaskMetrics, CountsRowsLostToTheMachineAmongTheFailed) {
+  TaskMetrics metrics(2);
+  metrics.add_error(ErrorCode::kInvalidArgument);
+  metrics.add_error(ErrorCode::kCorrupt);
+  EXPECT_EQ(metrics.summarize().lost, 0);
+  for (const ErrorCode code : {ErrorCode::kDevice, ErrorCode::kOutOfMemory, ErrorCode::kCancelled})
+    metrics.add_error(code);
+  EXPECT_EQ(metrics.summarize().lost, 3);
+  EXPECT_EQ(metrics.summarize().failed, 5);
+}
+
 TEST(TaskMetrics, HasNoScoresWithoutLabels) {
   TaskMetrics metrics(2);
   metrics.add_answer(1, std::nullopt);

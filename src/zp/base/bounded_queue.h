@@ -1,6 +1,7 @@
 // A blocking first-in first-out queue with a fixed capacity: the only way data crosses threads, besides events.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -49,6 +50,13 @@ class BoundedQueue final {
   [[nodiscard]] std::optional<T> pop() {
     std::unique_lock lock(mutex_);
     not_empty_.wait(lock, [this] { return !items_.empty() || closed_; });
+    return take(lock);
+  }
+
+  /// As pop(), but empty also when nothing has arrived in so long.
+  [[nodiscard]] std::optional<T> pop_within(std::chrono::nanoseconds time) {
+    std::unique_lock lock(mutex_);
+    (void)not_empty_.wait_for(lock, time, [this] { return !items_.empty() || closed_; });
     return take(lock);
   }
 

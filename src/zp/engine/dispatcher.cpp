@@ -2,6 +2,7 @@
 #include "zp/engine/dispatcher.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -10,6 +11,10 @@
 
 namespace zp {
 namespace {
+
+// How often it is looked whether requests that wait for a busy rank, beside an idle one, should wait no longer: their
+// deadlines press, or the rank is late.
+constexpr std::chrono::milliseconds kRestCheck{10};
 
 std::string message_of(const std::exception_ptr& failure) {
   try {
@@ -125,8 +130,9 @@ std::optional<MeasuredRank> Dispatcher::measured() const {
 
 void Dispatcher::run() {
   while (true) {
-    std::optional<Command> command = commands_.pop();
-    ZP_CHECK(command.has_value(), "the command queue was closed before the scheduling thread stopped");
+    const bool timed = !failure_ && router_.rest_waits();
+    std::optional<Command> command = timed ? commands_.pop_within(kRestCheck) : commands_.pop();
+    ZP_CHECK(command.has_value() || timed, "the command queue was closed before the scheduling thread stopped");
     // All that has arrived is taken in before planning, so that a step sees whatever it could hold. Cancellations are
     // taken first and applied last: the submission of a cancelled request is then among the commands in between.
     do {

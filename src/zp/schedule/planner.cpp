@@ -109,7 +109,8 @@ class Pass final {
       if (view.open || view.retired || blocks <= best.matched_blocks) continue;
       const int64_t prefix = int64_t{blocks} * kBlockTokens;
       const double saved = best.request_load - load_of({.prefix = prefix, .suffix = request.tokens() - prefix});
-      if (view.load_ahead <= kWaitForSaving * saved) return true;
+      // Who is late may be late for ever, and is waited for no longer than it has been late.
+      if (view.load_ahead + view.load_overdue <= kWaitForSaving * saved) return true;
     }
     return false;
   }

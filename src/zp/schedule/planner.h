@@ -20,6 +20,7 @@ struct RankView {
   bool retired = false;                       ///< it will never be given one
   double load_unfinished = 0;                 ///< of the steps it was given and has not finished
   double load_ahead = 0;                      ///< of these, what it has yet to do, by the pace of its last step
+  double load_overdue = 0;                    ///< what it could have done since its first step should have ended
   int64_t staged_requests = 0;                ///< of these steps but the first
   int64_t running_requests = 0;               ///< of the first
   int64_t tokens_unfinished = 0;              ///< of all these requests, reused ones too
@@ -30,6 +31,7 @@ struct RankView {
 struct PlanInput {
   std::span<const QueuedRequest* const> window;  ///< in order; interned
   bool more_waiting = false;                     ///< requests beyond the window
+  bool more_arrive = false;                      ///< some did since the last step was handed out
   bool first_is_due = false;                     ///< the first of the window was passed over too often: it stays first
   /// The open ranks are idle, and what waits was left over by a plan for all: a request may rather wait for a busy
   /// rank.

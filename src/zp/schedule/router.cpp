@@ -73,8 +73,12 @@ CancelResult Router::cancel(uint64_t request) {
 
 std::vector<StepPlan> Router::steps_for_idle() { return next_steps(0, StepFill::kAny); }
 std::vector<StepPlan> Router::steps_for_rest() {
-  if (lanes() > 1 || ranks() == 1 || queued(0) == 0) return {};
+  if (!rest_waits()) return {};
   return next_steps(0, StepFill::kRest);
+}
+bool Router::rest_waits() const {
+  if (lanes() > 1 || ranks() == 1 || queued(0) == 0) return false;
+  return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.steps.empty() && !rank.retired; });
 }
 std::vector<StepPlan> Router::steps_for_busy() { return next_steps(1, StepFill::kFullOnly); }
 

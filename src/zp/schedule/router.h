@@ -40,6 +40,8 @@ class Router final {
   /// Steps for the ranks that still have none though requests wait, which a plan for all would give to busy ranks:
   /// those that do not rather wait for these (see Scheduler).
   [[nodiscard]] std::vector<StepPlan> steps_for_rest();
+  /// A rank has nothing to do although requests wait: time alone may change where they go.
+  [[nodiscard]] bool rest_waits() const;
   /// Steps for the ranks that have one: only those that waiting for more would not fill further.
   [[nodiscard]] std::vector<StepPlan> steps_for_busy();
 

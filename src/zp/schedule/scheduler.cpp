@@ -33,6 +33,7 @@ SubmitResult Scheduler::submit(ScheduleRequest request) {
   auto queued = std::make_unique<QueuedRequest>();
   queued->request = std::move(request);
   queue_.push(std::move(queued));
+  arrived_since_step_ = true;
   return SubmitResult::kAccepted;
 }
 
@@ -216,12 +217,14 @@ BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window, StepFill
       const double done =
           (pace.load_per_ns > 0 ? pace.load_per_ns : load_per_ns_) * static_cast<double>(now_ns - pace.began_ns);
       view.load_ahead = view.load_unfinished - std::min(done, steps.front().load);
+      view.load_overdue = std::max(0.0, done - steps.front().load);
       view.unfinished_step = steps.back().id;
     }
     ranks.push_back(view);
   }
   return plan_batch({.window = window,
                      .more_waiting = queue_.size() > static_cast<int32_t>(window.size()),
+                     .more_arrive = arrived_since_step_,
                      .first_is_due = queue_.bypassed() >= static_cast<uint64_t>(config_.bypass_max),
                      .rest = fill == StepFill::kRest,
                      .index = &index_,
@@ -260,6 +263,7 @@ StepPlan Scheduler::commit(const PlannedStep& planned) {
   counts_.computed_tokens += step.tokens;
   ++counts_.steps;
   rank_of_step_.emplace(step.id, planned.rank);
+  arrived_since_step_ = false;
   std::deque<StepRecord>& steps = steps_[static_cast<size_t>(planned.rank)];
   if (steps.empty()) paces_[static_cast<size_t>(planned.rank)].began_ns = clock_.now_ns();
   steps.push_back(std::move(record));

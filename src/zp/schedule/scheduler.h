@@ -142,6 +142,7 @@ class Scheduler final {
   std::unordered_map<uint64_t, int32_t> rank_of_step_;    ///< unfinished steps
   std::unordered_map<uint64_t, QueuedRequest*> in_step_;  ///< requests in unfinished steps, by id
   std::vector<uint64_t> interned_;                        ///< waiting requests whose paths are in the index
+  bool arrived_since_step_ = false;                       ///< a request, since the last step was handed out
   uint64_t passes_ = 0;                                   ///< planning passes so far
   uint64_t next_step_ = 1;
   SchedulerStats counts_;  ///< the parts that only grow

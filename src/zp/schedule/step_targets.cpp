@@ -68,6 +68,7 @@ std::vector<double> step_targets(const PlanInput& input) {
                          static_cast<double>(waiting.tokens);
   for (size_t r = 0; r < targets.size(); ++r) {
     const RankView& rank = input.ranks[r];
+    if (rank.unfinished_step && input.more_arrive) continue;
     const double left = level - rank.load_ahead;
     if (left >= rule.target && left < kEvenSteps * rule.target) {
       targets[r] = left <= largest ? left : std::max(left / kEvenSteps, rule.floor);

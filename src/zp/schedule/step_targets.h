@@ -13,6 +13,7 @@ namespace zp {
 ///   that takes as long when its transfer is not hidden;
 /// - less than a step is left for it, and it is idle or that is more than what a transfer takes anyway
 ///   (LoadRule::floor): it takes its even share, no less than that.
+/// While requests go on arriving, what waits is not the end, and only idle ranks are treated so.
 /// What is left for a rank is what brings all ranks to the same end. O(ranks log ranks + blocks of the requests
 /// counted).
 [[nodiscard]] std::vector<double> step_targets(const PlanInput& input);

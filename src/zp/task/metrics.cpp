@@ -7,6 +7,14 @@
 #include "zp/base/check.h"
 
 namespace zp {
+namespace {
+
+// Whatever is not the row's own doing: it may well be answered another time.
+bool is_lost(ErrorCode code) noexcept {
+  return code == ErrorCode::kDevice || code == ErrorCode::kOutOfMemory || code == ErrorCode::kCancelled;
+}
+
+}  // namespace
 
 Interval wilson_interval_95(int64_t successes, int64_t trials) {
   ZP_CHECK(successes >= 0 && successes <= trials, "{} successes in {} trials", successes, trials);
@@ -40,7 +48,10 @@ void TaskMetrics::add_error(ErrorCode code) { ++failed_[code]; }
 TaskMetricsSummary TaskMetrics::summarize() const {
   TaskMetricsSummary summary;
   summary.failed_by_code = failed_;
-  for (const auto& [code, count] : failed_) summary.failed += count;
+  for (const auto& [code, count] : failed_) {
+    summary.failed += count;
+    if (is_lost(code)) summary.lost += count;
+  }
   int64_t most_labels = 0;
   int64_t classes = 0;
   double f1_sum = 0;

@@ -27,6 +27,7 @@ struct TaskMetricsSummary {
   int64_t correct = 0;
   int64_t failed = 0;  ///< rows == answered + failed
   std::map<ErrorCode, int64_t> failed_by_code;
+  int64_t lost = 0;                ///< of the failed: for no fault of the row, but because a device failed, say
   std::optional<double> accuracy;  ///< correct / scored
   Interval accuracy_95;            ///< Wilson's interval.
   /// The mean over classes of 2 tp / (2 tp + fp + fn), where the classes are those that some label or some answer of a

@@ -95,7 +95,7 @@ void step_by_queue(benchmark::State& state) {
   const int64_t queued = state.range(0);
   for (int64_t i = 0; i < queued; ++i) {
     // Beyond the look-ahead requests are only waiting: two blocks do.
-    const int32_t half = i < 4096 ? 16 : 1;
+    const int32_t half = i < SchedulerConfig().look_ahead ? 16 : 1;
     std::vector<int32_t> tokens = text(static_cast<int32_t>(i / 64 % 1000), half);
     const std::vector<int32_t> rest = text(1000 + static_cast<int32_t>(i % 100'000), half);
     tokens.insert(tokens.end(), rest.begin(), rest.end());

@@ -17,7 +17,9 @@ struct SchedulerConfig {
   int32_t queue_max = 1 << 20;  ///< waiting requests
   int32_t look_ahead = 32'768;  ///< waiting requests that one plan looks at
   bool even_last_steps = true;  ///< when the queue ends, what is left is spread evenly over ranks (step_targets.h)
-  int32_t bypass_max = 4096;    ///< after this many younger requests went first, the oldest goes before all others
+  /// After this many younger requests went first, the oldest goes before all others. One request a plan does: several
+  /// old ones are passed by more.
+  int32_t bypass_max = 4096;
   int64_t deadline_slack_ns = 1'000'000'000;  ///< a deadline nearer than this presses
   bool keep_one_off_blocks = true;            ///< keep blocks that nobody is known to want again
   double one_off_share = 0.125;               ///< of a pool: up to here, such blocks may push out reused ones

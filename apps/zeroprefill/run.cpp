@@ -16,6 +16,7 @@
 #include "collector.h"
 #include "commands.h"
 #include "engine_options.h"
+#include "engine_words.h"
 #include "note.h"
 #include "progress.h"
 #include "run_raw.h"
@@ -174,6 +175,14 @@ class Reports final {
   std::optional<OutputFile> calibration_;
 };
 
+std::unique_ptr<Engine> create_engine(const EngineConfig& config) {
+  try {
+    return Engine::create(config);
+  } catch (const Error& error) {
+    throw Error(error.code(), with_option_names(error.what()));
+  }
+}
+
 std::unique_ptr<Engine> make_engine(const RunOptions& options) {
   EngineConfig config = engine_config(options.engine);
   config.trace = !options.trace.empty();
@@ -181,8 +190,11 @@ std::unique_ptr<Engine> make_engine(const RunOptions& options) {
     fail(ErrorCode::kInvalidArgument, "--save-calibration needs strategy asyncep: {} measures nothing",
          config.strategy);
   config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
-  std::unique_ptr<Engine> engine = Engine::create(config);
-  print_saturation(engine->stats());
+  std::unique_ptr<Engine> engine = create_engine(config);
+  const EngineStats stats = engine->stats();
+  const std::string why = why_other_experts(options.engine.experts, stats.experts, config.ranks);
+  if (!why.empty()) note("{}\n", why);
+  print_saturation(stats);
   return engine;
 }
 

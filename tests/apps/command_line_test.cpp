@@ -214,10 +214,16 @@ TEST(CommandLine, NamesWhatIsMissingOrWrong) {
   EXPECT_THAT(run(run_task(intent_task(), "/nonexistent.jsonl")).err, HasSubstr("/nonexistent.jsonl"));
   EXPECT_THAT(run("run --model /nonexistent --task " + intent_task() + " --input " + rows).err,
               HasSubstr("/nonexistent"));
+  // A folder that is named like a field is not an option.
+  EXPECT_THAT(run("run --model /nonexistent/step_tokens --task " + intent_task() + " --input " + rows).err,
+              HasSubstr("/nonexistent/step_tokens"));
   EXPECT_THAT(run(run_task(intent_task(), rows) + "--kv-cache 5X").err, HasSubstr("5X"));
-  EXPECT_THAT(run(run_task(intent_task(), rows) + "--memory-limit 1MiB").err, HasSubstr("1.00 MiB"));
+  const std::string no_memory = run(run_task(intent_task(), rows) + "--memory-limit 1MiB").err;
+  for (const char* said :
+       {"1.00 MiB", "(--max-context, now 2048)", "a smaller --kv-cache less", "fewer --max-pending less"})
+    EXPECT_THAT(no_memory, HasSubstr(said));
   EXPECT_THAT(run(run_task(intent_task(), rows) + "--device cuda").err, HasSubstr("cuda"));
-  EXPECT_THAT(run(run_task(intent_task(), rows) + "--step-tokens 0").err, HasSubstr("step_tokens is 0"));
+  EXPECT_THAT(run(run_task(intent_task(), rows) + "--step-tokens 0").err, HasSubstr(" --step-tokens is 0"));
   EXPECT_EQ(run("run").exit_code, 2);
   EXPECT_EQ(run("").exit_code, 2);
   EXPECT_EQ(run("--help").exit_code, 0);
@@ -264,7 +270,7 @@ TEST(CommandLine, AnswersAreTheSameWhereverExpertsLive) {
 TEST(CommandLine, NamesWhatIsWrongAboutRanksAndLinks) {
   const std::string task = run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl");
   EXPECT_THAT(run(task + "--ranks 0").err, HasSubstr("ranks is 0"));
-  EXPECT_THAT(run(task + "--slots 1").err, HasSubstr("experts.slots is 1"));
+  EXPECT_THAT(run(task + "--slots 1").err, HasSubstr("--slots is 1"));
   EXPECT_THAT(run(task + "--link-bandwidth 5GB").err, HasSubstr("--link-bandwidth is '5GB'"));
   EXPECT_THAT(run(task + "--host-bandwidth 0GB/s").err, HasSubstr("--host-bandwidth is '0GB/s'"));
   EXPECT_THAT(run(task + "--pace fast").err, HasSubstr("--pace is 'fast'"));
@@ -272,7 +278,21 @@ TEST(CommandLine, NamesWhatIsWrongAboutRanksAndLinks) {
   EXPECT_EQ(run(task + "--experts everywhere").exit_code, 2);
   EXPECT_EQ(run(task + "--below-threshold never").exit_code, 2);
   EXPECT_THAT(run(task + "--experts host --below-threshold send-activations").err,
-              HasSubstr("below_threshold is send-activations"));
+              HasSubstr("--below-threshold is send-activations"));
+}
+
+TEST(CommandLine, SaysWhyExpertsLiveElsewhereThanAskedFor) {
+  const std::string task = run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl");
+  const auto said = [&](const std::string& options) { return run(task + options).err; };
+  EXPECT_THAT(said("--experts gathered"), HasSubstr("--experts gathered came to resident: one rank keeps all experts"));
+  EXPECT_THAT(said("--experts hybrid"), HasSubstr("--experts hybrid came to resident: the rank's memory holds all"));
+  EXPECT_THAT(said("--experts hybrid --ranks 2"),
+              HasSubstr("--experts hybrid came to gathered: the ranks' memory holds all"));
+  EXPECT_THAT(said("--experts hybrid --expert-memory 3MiB"),
+              HasSubstr("--experts hybrid came to host: one rank shares the streaming with nobody"));
+  for (const char* as_asked : {"--experts host", "--experts gathered --ranks 2", "--ranks 2", "--experts resident",
+                               "--experts hybrid --expert-memory 3MiB --ranks 2"})
+    EXPECT_THAT(said(as_asked), Not(HasSubstr("came to"))) << as_asked;
 }
 
 // Which rank runs what, and when a step is full, changes no answer; the summary has it by rank.
@@ -340,11 +360,11 @@ TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "kept.json"));
   EXPECT_THAT(error("--summary new_file.json --save-calibration ./new_file.json"), HasSubstr("are the same file"));
   EXPECT_THAT(error("--summary /no/such/folder/s.json"), HasSubstr("/no/such/folder/s.json cannot be written"));
-  EXPECT_THAT(error("--gamma 0.5"), HasSubstr("target.gamma is 0.5; it must lie in [1, 2]"));
+  EXPECT_THAT(error("--gamma 0.5"), HasSubstr("--gamma is 0.5; it must lie in [1, 2]"));
   EXPECT_THAT(error("--step-target 3days"), HasSubstr("--step-target is '3days'"));
-  EXPECT_THAT(error("--step-target 0"), HasSubstr("target.tokens is 0"));
+  EXPECT_THAT(error("--step-target 0"), HasSubstr(" --step-target is 0"));
   EXPECT_THAT(error("--step-tokens 4096 --max-step-tokens 5"),
-              HasSubstr("max_step_tokens is 5; it must be 0 or lie in [4096,"));
+              HasSubstr("--max-step-tokens is 5; it must be 0 or lie in [4096,"));
   EXPECT_THAT(error("--calibration /no/such/file"), HasSubstr("/no/such/file"));
   EXPECT_THAT(error("--calibration " + calibration), HasSubstr("measured with operations 'abacus'"));
   EXPECT_THAT(error("--calibration " + calibration + " --ranks 2 --experts gathered"),

@@ -161,6 +161,7 @@ TEST_F(LiveScheduling, ARankNeverWaitsForThePlannerWhileFullStepsAreQueued) {
 class PlannerWait : public LiveScheduling {
  protected:
   PlannerWait() { clock_ = &time_; }
+  ~PlannerWait() override { dispatcher_.reset(); }  // whose thread reads the clock
   void wait_for_step(size_t rank) {
     while (ranks_[rank]->started() == 0) std::this_thread::yield();
   }

@@ -1,4 +1,5 @@
 // The built program from the outside: exit codes, messages, and files that hold what they should.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +96,7 @@ TEST(CommandLine, SynchronousStrategiesGiveTheSameAnswers) {
     SCOPED_TRACE(strategy);
     const std::string summary = folder.path() / "summary.json";
     const Finished finished =
-        run(run_task(intent_task(), rows) + "--ranks 2 --strategy " + strategy + " --summary " + summary);
+        run(run_task(intent_task(), rows) + fmt::format("--ranks 2 --strategy {} --summary {}", strategy, summary));
     ASSERT_EQ(finished.exit_code, 0) << finished.err;
     EXPECT_THAT(finished.err, HasSubstr(strategy + " on 2 ranks"));
     const auto answers = lines_of(finished.out);
@@ -181,8 +182,9 @@ TEST(CommandLine, NeverOverwritesWhatItReadsOrWrites) {
   const std::string rows = folder.write("rows.jsonl", "{\"id\": 1, \"text\": \"play\"}\n");
   const std::string task = folder.write("task.yaml", read_file(intent_task()));
   const std::string out = folder.path() / "out";
-  for (const std::string& outputs : {"--output " + task, "--summary " + task, "--summary " + rows,
-                                     "--output " + out + " --summary " + out, "--output " + kModel + "/config.json"}) {
+  for (const std::string& outputs :
+       {"--output " + task, "--summary " + task, "--summary " + rows, fmt::format("--output {0} --summary {0}", out),
+        "--output " + kModel + "/config.json"}) {
     EXPECT_EQ(run(run_task(task, rows) + outputs).exit_code, 1) << outputs;
   }
   EXPECT_EQ(read_file(task), read_file(intent_task()));
@@ -249,7 +251,7 @@ TEST(CommandLine, AnswersAreTheSameWhereverExpertsLive) {
         std::string("--ranks 2 --experts gathered --below-threshold send-activations"),
         std::string("--experts host --below-threshold fetch-routed"),
         std::string("--ranks 2 --experts hybrid --expert-memory 3MiB --window 3"), std::string("--ranks 2")}) {
-    const Finished finished = run(task + options + " --summary " + summary + " --trace " + trace);
+    const Finished finished = run(fmt::format("{}{} --summary {} --trace {}", task, options, summary, trace));
     ASSERT_EQ(finished.exit_code, 0) << options << ": " << finished.err;
     EXPECT_EQ(answers(finished), answers(resident)) << options;
     const json report = json::parse(read_file(summary));

@@ -159,9 +159,13 @@ TEST_F(LiveScheduling, ARankNeverWaitsForThePlannerWhileFullStepsAreQueued) {
 
 // Of what is counted, in nanoseconds that the test sets.
 class PlannerWait : public LiveScheduling {
- protected:
+ public:
   PlannerWait() { clock_ = &time_; }
   ~PlannerWait() override { dispatcher_.reset(); }  // whose thread reads the clock
+  PlannerWait(const PlannerWait&) = delete;
+  PlannerWait& operator=(const PlannerWait&) = delete;
+
+ protected:
   void wait_for_step(size_t rank) {
     while (ranks_[rank]->started() == 0) std::this_thread::yield();
   }

@@ -6,9 +6,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "bench/result_lines.h"
 #include "zp/base/bounded_queue.h"
 #include "zp/base/clock.h"
 #include "zp/engine/rank.h"
@@ -16,6 +18,14 @@
 #include "zp/engine/setup.h"
 
 namespace zp::bench {
+
+/// Of the bits of a step's results.
+[[nodiscard]] inline uint64_t hash_of(const ForwardResult& result) noexcept {
+  OutputHash hash;
+  hash.add(std::span(result.logits));
+  hash.add(std::span(result.log_sum_exp));
+  return hash.value();
+}
 
 /// Loads once; ranks are made as often as something about them changes. Used by one thread.
 class DrivenRanks final {

@@ -24,6 +24,8 @@ import subprocess
 import sys
 import time
 
+import result_line
+
 PEAK_FLOPS = 989e12  # dense bf16, H100 and H200 data sheets
 LONG_STEP_SECONDS = 8
 GOALS = {512: 1.2, 4096: 1.2, 32768: 1.1, 131072: 1.0}
@@ -69,6 +71,7 @@ class Peer:
         from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
         self.torch = torch
+        self.logits = None  # of the last step
         torch.manual_seed(seed)
         torch._dynamo.config.cache_size_limit = 64
         config = Qwen3MoeConfig(num_hidden_layers=layers, **SHAPES[model], **COMMON)
@@ -93,7 +96,7 @@ class Peer:
         self.torch.cuda.synchronize()
         begin = time.perf_counter()
         with self.torch.inference_mode(), sdpa_kernel(backends):
-            self.model(ids, use_cache=False, logits_to_keep=1).logits.float().cpu()
+            self.logits = self.model(ids, use_cache=False, logits_to_keep=1).logits.float().cpu()
         return time.perf_counter() - begin
 
     def measure(self, requests, tokens, cell_seconds):
@@ -126,7 +129,6 @@ def run_peer(arguments):
             "model": f"random:{model}",
             "layers": int(layers),
             "dtype": "bf16",
-            "gpu": torch.cuda.get_device_name(),
             "gpus": 1,
             "strategy": f"transformers {transformers.__version__}, torch {torch.__version__}, compiled layers",
             "experts": "resident",
@@ -141,11 +143,15 @@ def run_peer(arguments):
             "step_ms_max": max(samples) * 1e3,
             "steps": len(samples),
             "device_bytes_used": torch.cuda.max_memory_allocated(),
-            "command": "compare_with_transformers.py " + " ".join(sys.argv[1:]),
-            "commit": arguments.commit,
-            "seed": arguments.seed,
-            "output_hash": None,
         }
+        line = result_line.result_line(
+            line,
+            command="compare_with_transformers.py " + " ".join(sys.argv[1:]),
+            commit=arguments.commit,
+            device=torch.cuda.get_device_name(),
+            seed=arguments.seed,
+            output=peer.logits.numpy().tobytes(),
+        )
         print(json.dumps(line), flush=True)
 
 
@@ -208,10 +214,11 @@ def main():
     parser.add_argument("--cell-seconds", type=float, default=60)
     parser.add_argument("--chunk-tokens", type=int, default=32768, help="of the engine")
     parser.add_argument("--stages", action="store_true", help="stage tables of the engine")
-    parser.add_argument("--commit", default="unknown")
+    result_line.add_commit_option(parser)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--peer", default="", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    arguments.commit = result_line.commit_of(arguments)
     if arguments.peer:
         return run_peer(arguments)
     lines = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Simulates every policy on 1 to 8 ranks and prints the Markdown tables of docs/notes/scheduling.md.
+"""Simulates every policy on 1 to 8 ranks and prints the Markdown tables of docs/notes/policies.md.
 
     tools/policy_table.py build/zeroprefill WORKLOAD... [--ranks 1,2,4] [--jobs 2] [--json FILE] [-- options of simulate]
 
@@ -25,9 +25,12 @@ import pathlib
 import subprocess
 import sys
 
+import result_line
+
 OURS = "prefix-saturation"
 POLICIES = [OURS, "round-robin", "vllm", "least-tokens", "shortest-prefill"]
-FORMS = {"shuffled": ["--order", "shuffled", "--seed", "1"], "alone": ["--no-sharing"], "timed": ["--arrivals", "trace"]}
+SEED = 1  # of orders that are drawn
+FORMS = {"shuffled": ["--order", "shuffled", "--seed", str(SEED)], "alone": ["--no-sharing"], "timed": ["--arrivals", "trace"]}
 
 
 class Workload:
@@ -72,6 +75,12 @@ def simulate(program, workload, ranks, policy, extra):
             "computed_tokens": report["computed_tokens"], "load_spread": report["load_spread"],
             "tokens_per_s": report["tokens_per_second"],
             "command": " ".join(["zeroprefill", "simulate", *workload.options(named_only=True), *rest])}
+
+
+def recorded(cell, commit):
+    """A cell as it is written down: nothing runs, so its figures are all of its output."""
+    return result_line.result_line(cell, command=cell["command"], commit=commit, device="none: virtual time", seed=SEED,
+                                   output=None)
 
 
 def header():
@@ -121,7 +130,9 @@ def arguments():
     parser.add_argument("--ranks", default="1,2,3,4,5,6,7,8")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="simulations at once; default: one a core")
     parser.add_argument("--json", type=pathlib.Path, help="append a JSON line a cell to this file")
+    result_line.add_commit_option(parser)
     options = parser.parse_args(argv[:split])
+    options.commit = result_line.commit_of(options) if options.json else None
     try:
         options.ranks = [int(ranks) for ranks in options.ranks.split(",")]
     except ValueError:
@@ -148,7 +159,7 @@ def main():
                 print(row(workload.name, cells), flush=True)
                 if options.json:
                     with options.json.open("a", encoding="utf-8") as file:
-                        file.writelines(json.dumps(cell) + "\n" for cell in cells)
+                        file.writelines(json.dumps(recorded(cell, options.commit)) + "\n" for cell in cells)
         except RuntimeError as error:
             pool.shutdown(cancel_futures=True)
             sys.exit(str(error))

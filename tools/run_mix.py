@@ -2,7 +2,7 @@
 """Runs the six-benchmark mix of MoE-Prefill (arXiv 2605.02960, Table 2) through `zeroprefill run`, with prefix caching
 and without, and reports tokens a second and how long the device had nothing to do.
 
-    tools/run_mix.py build/zeroprefill --model MODEL --share 0.02 [--device cuda] [--json FILE] [-- options of `run`]
+    tools/run_mix.py build/zeroprefill --model MODEL --share 0.02 [--device cuda] [--json FILE] [--seed 1] [-- options of `run`]
 
 The requests are those of `zeroprefill simulate --mix paper`: token ids with the lengths and the sharing of the mix,
 which any model takes. With --texts DIR the questions of MMLU (behind the five examples of their subject) and of BoolQ
@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 
+import result_line
+
 LETTERS = [" A", " B", " C", " D"]
 
 
@@ -37,14 +39,17 @@ def arguments():
     parser.add_argument("--share", type=float, default=0.02, help="part of the mix's 73,800 requests")
     parser.add_argument("--longest", type=int, default=0, help="leave out requests of more tokens; 0: none")
     parser.add_argument("--order", choices=["source", "shuffled"], default="source")
+    parser.add_argument("--seed", type=int, default=1, help="of a shuffled order, and of a random model")
     parser.add_argument("--texts", type=pathlib.Path, help="folder of real texts")
     parser.add_argument("--kv-cache", help="memory for kept keys and values in the cached run; default: the engine's")
     parser.add_argument("--runs", default="cached,step,alone")
     parser.add_argument("--idle-max", type=float, default=0.03)
     parser.add_argument("--json", type=pathlib.Path, help="append a JSON line a run to this file")
+    result_line.add_commit_option(parser)
     parser.add_argument("--keep", type=pathlib.Path, help="folder for requests, answers and summaries")
     options = parser.parse_args(argv[:split])
     options.run_options = argv[split + 1:]
+    options.commit = result_line.commit_of(options) if options.json else None
     options.shape = options.shape or options.model.removeprefix("random:")
     return options
 
@@ -53,7 +58,7 @@ def write_requests(options, folder, alone):
     """The mix's rows, as a file."""
     path = folder / ("alone.jsonl" if alone else "shared.jsonl")
     command = [options.program, "simulate", "--mix", "paper", "--model", options.shape, "--share", str(options.share),
-               "--order", options.order, "--write-requests", str(path)] + (["--no-sharing"] if alone else [])
+               "--order", options.order, "--seed", str(options.seed), "--write-requests", str(path)] + (["--no-sharing"] if alone else [])
     print("requests:", subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip(), flush=True)
     rows = [json.loads(line) for line in path.open()]
     if options.longest:
@@ -119,13 +124,13 @@ def run(options, name, rows, folder):
         command += ["--kv-cache", "0"]
     elif options.kv_cache:
         command += ["--kv-cache", options.kv_cache]
+    if options.model.startswith("random:"):
+        command += ["--random-seed", str(options.seed)]
     command += options.run_options
     finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode not in (0, 3):  # 3: some rows have an error, which the summary counts
         sys.exit(f"{' '.join(command)}\nfailed:\n{finished.stderr[-3000:]}")
-    result = json.loads(summary.read_text())
-    result["command"] = " ".join(command)
-    return result
+    return json.loads(summary.read_text())
 
 
 def idle_of(summary):
@@ -154,18 +159,21 @@ def report(name, summary):
           + ("not told" if idle is None else f"{100 * idle:.2f} %"), flush=True)
 
 
-def record(options, name, summary):
+def record(options, name, summary, found):
+    """`found`: answers()."""
     if not options.json:
         return
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     line = {"bench": "mix", "run": name, "model": options.model, "share": options.share, "order": options.order,
-            "gpu": summary["device"], "gpus": len(summary["ranks"] or [1]), "experts": summary["experts"],
+            "gpus": len(summary["ranks"] or [1]), "experts": summary["experts"],
             "requests": summary["items"], "errors": summary["errors"], "tokens": summary["prompt_tokens"],
             "cached_tokens": summary["cached_tokens"], "steps": summary["steps"],
             "wall_seconds": summary["wall_seconds"], "tokens_per_s_per_gpu":
             summary["tokens_per_s"] / len(summary["ranks"] or [1]),
             "computed_tokens_per_s": summary["computed_tokens_per_s"], "idle_fraction": idle_of(summary),
-            "exposed_fraction": summary["exposed_fraction"], "command": summary["command"], "commit": commit}
+            "exposed_fraction": summary["exposed_fraction"]}
+    line = result_line.result_line(line, command=" ".join(["run_mix.py", *sys.argv[1:]]), commit=options.commit,
+                                   device=summary["device"], seed=options.seed,
+                                   output=json.dumps(found, sort_keys=True).encode())
     with options.json.open("a") as file:
         file.write(json.dumps(line) + "\n")
 
@@ -181,7 +189,7 @@ def main():
         for name in names:
             summaries[name] = run(options, name, rows[name == "alone"], folder)
             report(name, summaries[name])
-            record(options, name, summaries[name])
+            record(options, name, summaries[name], answers(folder / f"{name}.answers.jsonl"))
         problems = [f"{name}: {s['errors']} of {s['items']} requests failed: {s['errors_by_code']}"
                     for name, s in summaries.items() if s["errors"]]
         for name, summary in summaries.items():

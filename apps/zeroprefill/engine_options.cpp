@@ -8,6 +8,9 @@
 #include <map>
 
 #include "quantity.h"
+#include "whole_number.h"
+#include "zp/base/excerpt.h"
+#include "zp/base/whole_number.h"
 #include "zp/schedule/policy.h"
 
 namespace zp::app {
@@ -18,8 +21,8 @@ uint64_t parse_bandwidth(const std::string& option, const std::string& text) {
   static const Units kUnits = {{"B/s", 1}, {"KB/s", 1e3}, {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}};
   const auto rate = parse_quantity(option, text, kUnits, "a bandwidth such as 50GB/s or 800MB/s");
   if (!rate) return 0;
-  if (!(*rate >= 1 && *rate <= 1e15))
-    fail(ErrorCode::kInvalidArgument, "{} is '{}'; it must lie in [1B/s, 1000TB/s]", option, text);
+  if (!(*rate >= 1e3 && *rate <= 1e15))
+    fail(ErrorCode::kInvalidArgument, "{} is {}; it must lie in [1KB/s, 1000TB/s]", option, quote_excerpt(text));
   return static_cast<uint64_t>(*rate);
 }
 
@@ -52,8 +55,9 @@ void parse_step_target(const std::string& text, TargetConfig& target) {
   static const Units kUnits = {{"ms", 1}, {"us", 1e-3}, {"s", 1e3}};
   if (text.empty()) return;
   if (text.find_first_not_of("0123456789") == std::string::npos) {
-    if (text.size() > 9) fail(ErrorCode::kInvalidArgument, "{} is '{}'; so many tokens are in no step", option, text);
-    target.tokens = std::stoll(text);
+    target.tokens = to_whole_number<int64_t>(text);
+    if (!target.tokens)
+      fail(ErrorCode::kInvalidArgument, "{} is {}; so many tokens are in no step", option, quote_excerpt(text));
   } else {
     target.milliseconds =
         parse_quantity(option, text, kUnits, "tokens, such as 8192, or a layer's time, such as 3.5ms");
@@ -73,16 +77,13 @@ void add_target_options(CLI::App& command, EngineOptions& options) {
                   "Fill steps to this many tokens, such as 8192, or to this predicted time of a layer, such as 3.5ms, "
                   "instead of what hides the transfer of experts")
       ->group(group);
-  command
-      .add_option("--step-tokens", config.step_tokens,
-                  "From so many tokens on steps are efficient: they are filled to no less; by default 4096, on a GPU "
-                  "32768 if they fit")
+  add_whole_number(command, "--step-tokens", config.step_tokens,
+                   "From so many tokens on steps are efficient: they are filled to no less; by default 4096, on a GPU "
+                   "32768 if they fit")
       ->group(group);
-  command
-      .add_option("--max-step-tokens", config.max_step_tokens,
-                  "No step computes more, unless one request has more; memory is planned for it. 0: twice as many as "
-                  "above, or what hides the transfer of experts, up to 262144, if that fits")
-      ->capture_default_str()
+  add_whole_number(command, "--max-step-tokens", config.max_step_tokens,
+                   "No step computes more, unless one request has more; memory is planned for it. 0: twice as many as "
+                   "above, or what hides the transfer of experts, up to 262144, if that fits")
       ->group(group);
   command
       .add_option("--gamma", config.target.gamma,
@@ -100,9 +101,7 @@ void add_target_options(CLI::App& command, EngineOptions& options) {
 void add_expert_options(CLI::App& command, EngineOptions& options) {
   ExpertConfig& experts = options.config.experts;
   const char* group = "Experts";
-  command.add_option("--ranks", options.config.ranks, "Devices, or virtual ranks on the CPU")
-      ->capture_default_str()
-      ->group(group);
+  add_whole_number(command, "--ranks", options.config.ranks, "Devices, or virtual ranks on the CPU")->group(group);
   command
       .add_option(
           "--experts", options.experts,
@@ -118,14 +117,13 @@ void add_expert_options(CLI::App& command, EngineOptions& options) {
       ->check(CLI::IsMember({"auto", "gather-all", "fetch-routed", "send-activations"}))
       ->capture_default_str()
       ->group(group);
-  command.add_option("--slots", experts.slots, "Layers whose remote experts a rank has room for")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--window", experts.window, "Layers that a rank's host streamer may be ahead (hybrid)")
-      ->capture_default_str()
+  add_whole_number(command, "--slots", experts.slots, "Layers whose remote experts a rank has room for")->group(group);
+  add_whole_number(command, "--window", experts.window, "Layers that a rank's host streamer may be ahead (hybrid)")
       ->group(group);
   command.add_option("--slice", options.slice, "The most that one copy moves")->capture_default_str()->group(group);
-  command.add_option("--expert-memory", options.expert_memory, "Memory of each rank for the experts it keeps")
+  command
+      .add_option("--expert-memory", options.expert_memory,
+                  "Memory of each rank for the experts it keeps (auto, host, hybrid)")
       ->group(group);
   command.add_option("--host-memory", options.host_memory, "Host memory for experts")->group(group);
   command
@@ -136,9 +134,11 @@ void add_expert_options(CLI::App& command, EngineOptions& options) {
       .add_option("--host-bandwidth", options.host_bandwidth,
                   "Of each virtual rank's link to host memory, such as 20GB/s; CPU only")
       ->group(group);
-  command.add_option("--link-latency-us", experts.peer_link.latency_us, "Before each copy from another rank; CPU only")
+  add_whole_number(command, "--link-latency-us", experts.peer_link.latency_us,
+                   "Before each copy from another rank; CPU only")
       ->group(group);
-  command.add_option("--host-latency-us", experts.host_link.latency_us, "Before each copy from host memory; CPU only")
+  add_whole_number(command, "--host-latency-us", experts.host_link.latency_us,
+                   "Before each copy from host memory; CPU only")
       ->group(group);
   command
       .add_option("--pace", options.pace, "Compute no faster than this, such as 5GFLOP/s, to model a device; CPU only")
@@ -147,12 +147,8 @@ void add_expert_options(CLI::App& command, EngineOptions& options) {
 
 void add_random_options(CLI::App& command, RandomConfig& random) {
   const char* group = "Random models";
-  command.add_option("--layers", random.layers, "Only the first so many layers; 0: all")
-      ->capture_default_str()
-      ->group(group);
-  command.add_option("--random-seed", random.seed, "Weights and routes are drawn from it")
-      ->capture_default_str()
-      ->group(group);
+  add_whole_number(command, "--layers", random.layers, "Only the first so many layers; 0: all")->group(group);
+  add_whole_number(command, "--random-seed", random.seed, "Weights and routes are drawn from it")->group(group);
   command
       .add_option("--expert-skew", random.expert_skew,
                   "How many times more tokens a layer's commonest expert gets than its rarest; 1: all the same")
@@ -178,22 +174,60 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
                   "How ranks share the work: asyncep, or a synchronous baseline (attention+experts)")
       ->check(CLI::IsMember({"asyncep", "dp+ep", "dp+tp", "tp+ep", "tp+tp", "pp+pp"}))
       ->capture_default_str();
-  command.add_option("--threads", config.threads, "CPU threads that compute; 0: all cores")->capture_default_str();
+  add_whole_number(command, "--threads", config.threads, "CPU threads that compute; 0: all cores");
   command.add_option("--dtype", options.dtype, "auto, bf16 or f32")
       ->check(CLI::IsMember({"auto", "bf16", "f32"}))
       ->capture_default_str();
   command.add_option("--kv-cache", options.kv_cache,
                      "Memory for keys and values kept for reuse, such as 2GiB; 0: none outlive their step");
   command.add_option("--memory-limit", options.memory_limit, "Refuse to start beyond this, such as 16GiB");
-  command.add_option("--max-context", config.max_context_tokens, "Longest context in tokens; 0: the model's own limit")
-      ->capture_default_str();
-  command.add_option("--chunk-tokens", config.chunk_tokens,
-                     "Tokens that everything but attention works on at a time; by default 2048, on a GPU 16384");
-  command.add_option("--max-pending", config.max_pending_requests, "Rows read ahead of their answers")
-      ->capture_default_str();
+  add_whole_number(command, "--max-context", config.max_context_tokens,
+                   "Longest context in tokens; 0: the model's own limit");
+  add_whole_number(command, "--chunk-tokens", config.chunk_tokens,
+                   "Tokens that everything but attention works on at a time; by default 2048, on a GPU 16384");
+  add_whole_number(command, "--max-pending", config.max_pending_requests, "Rows read ahead of their answers");
   add_target_options(command, options);
   add_expert_options(command, options);
   command.add_flag("--reference", config.reference_ops, "Use the slow reference operations, to look for errors");
+}
+
+std::span<const FieldOption> engine_fields() noexcept {
+  static constexpr FieldOption kFields[] = {
+      {"model", "--model"},
+      {"ranks", "--ranks"},
+      {"threads", "--threads"},
+      {"device", "--device"},
+      {"policy", "--policy"},
+      {"strategy", "--strategy"},
+      {"max_context_tokens", "--max-context"},
+      {"kv_cache_bytes", "--kv-cache"},
+      {"memory_limit_bytes", "--memory-limit"},
+      {"max_pending_requests", "--max-pending"},
+      {"step_tokens", "--step-tokens"},
+      {"max_step_tokens", "--max-step-tokens"},
+      {"chunk_tokens", "--chunk-tokens"},
+      {"paced_flops_per_second", "--pace"},
+      {"target.gamma", "--gamma"},
+      {"target.tokens", "--step-target"},
+      {"target.milliseconds", "--step-target"},
+      {"target.calibration", "--calibration"},
+      {"experts.mode", "--experts"},
+      {"experts.below_threshold", "--below-threshold"},
+      {"below_threshold", "--below-threshold"},
+      {"experts.slots", "--slots"},
+      {"experts.window", "--window"},
+      {"experts.slice_bytes", "--slice"},
+      {"experts.rank_bytes", "--expert-memory"},
+      {"experts.host_bytes", "--host-memory"},
+      {"experts.peer_link.latency_us", "--link-latency-us"},
+      {"experts.host_link.latency_us", "--host-latency-us"},
+      {"random.layers", "--layers"},
+      {"random.seed", "--random-seed"},
+      {"random.expert_skew", "--expert-skew"},
+      {"expert_skew", "--expert-skew"},
+      {"trace", "--trace"},
+  };
+  return kFields;
 }
 
 EngineConfig engine_config(const EngineOptions& options) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 
+#include "option_words.h"
 #include "zeroprefill/engine.h"
 
 namespace zp::app {
@@ -31,6 +33,8 @@ struct EngineOptions {
 /// Adds --model, --device, --ranks, --threads, --dtype, the sizes, and what concerns scheduling, experts
 /// and their links.
 void add_engine_options(CLI::App& command, EngineOptions& options);
+/// What messages call the fields of EngineConfig, and the options that set them.
+[[nodiscard]] std::span<const FieldOption> engine_fields() noexcept;
 /// Throws kInvalidArgument, naming the option.
 [[nodiscard]] EngineConfig engine_config(const EngineOptions& options);
 

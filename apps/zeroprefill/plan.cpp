@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.h"
+#include "option_words.h"
 #include "plan_options.h"
 #include "zp/base/human.h"
 
@@ -38,16 +39,28 @@ void print_memory(const PlanSpec& spec, const CapacityPlan& plan) {
                spec.host_bytes ? " of " + human_bytes(*spec.host_bytes) : "");
 }
 
+// Where a target is from.
+std::string why_target(const PlanSpec& spec, const CapacityPlan& plan) {
+  if (plan.saturation.threshold.seconds >= plan.saturation.target.seconds) return "T";
+  if (spec.step_tokens) return "--step-tokens";
+  if (plan.step_tokens == kGpuStepTokens) return "as `run` on a GPU";
+  return fmt::format("as `run` on a GPU: {} halved until they fit", kGpuStepTokens);
+}
+
 void print_saturation(const PlanSpec& spec, const CapacityPlan& plan) {
-  fmt::print("\nasyncep, experts {}: {} of {} layers are streamed\n", to_string(plan.spread.spreading),
-             plan.spread.streamed_layers(), spec.shape.layers);
+  const ExpertSpreading experts = plan.spread.spreading;
+  fmt::print("\nasyncep, experts {}: {} of {} layers are streamed\n", to_string(experts), plan.spread.streamed_layers(),
+             spec.shape.layers);
+  const std::string why =
+      why_other_experts(to_string(spec.experts.value_or(experts)), to_string(experts), {.ranks = spec.gpus});
+  if (!why.empty()) fmt::print("{}\n", why);
   row("t_EP by peer link", milliseconds(plan.transfer.peer_seconds));
   row("t_EP by host link",
       fmt::format("{}, the mean of {} layers", milliseconds(plan.transfer.host_seconds), spec.window));
   row("F", fmt::format("{:.0f} TFLOP/s ({})", plan.saturation.rate * 1e-12,
                        spec.rate == ThresholdRate::kPeak ? "peak" : "achieved"));
   row("T = t_EP x F x gamma", fmt::format("{} a layer", work(plan.saturation.threshold)));
-  row("target of a step", work(plan.saturation.target));
+  row("target of a step", fmt::format("{} ({})", work(plan.saturation.target), why_target(spec, plan)));
   const PlanPrediction& p = plan.prediction;
   row("a step", fmt::format("{}, {} of it exposed", milliseconds(p.step_seconds), milliseconds(p.exposed_seconds)));
   row("expected", fmt::format("{:.0f} tokens/s on {} device(s), at {} tokens a request, nothing reused",
@@ -83,11 +96,12 @@ void print_strategies(const PlanSpec& spec, const CapacityPlan& plan) {
   if (spec.gpus == 1) fmt::print("On one device the strategies are one.\n");
 }
 
-void print_text(const ChosenModel& model, const PlanSpec& spec, const CapacityPlan& plan) {
+void print_text(const ChosenModel& model, const std::string& calibration, const PlanSpec& spec,
+                const CapacityPlan& plan) {
   row("model", fmt::format("{} ({})", model.name, model.source));
   if (!model.planned_only.empty()) row("only planned for", model.planned_only);
-  row("hardware", fmt::format("{} x {}, experts in {}", spec.gpus, spec.hardware.name,
-                              spec.expert_type == ExpertType::kFp8 ? "fp8" : "bf16"));
+  row("hardware", fmt::format("{} x {}, experts in {}", spec.gpus, spec.hardware.name, to_string(spec.expert_type)));
+  if (!calibration.empty()) row("rates and links", "from " + calibration);
   print_memory(spec, plan);
   if (plan.problem.empty())
     print_saturation(spec, plan);
@@ -118,6 +132,7 @@ Json asyncep_json(const PlanSpec& spec, const CapacityPlan& plan) {
           {"gamma", spec.gamma},
           {"threshold", work_json(plan.saturation.threshold)},
           {"target", work_json(plan.saturation.target)},
+          {"step_tokens", plan.step_tokens},
           {"step_seconds", p.step_seconds},
           {"exposed_seconds", p.exposed_seconds},
           {"tokens_per_second", p.tokens_per_second},
@@ -125,7 +140,8 @@ Json asyncep_json(const PlanSpec& spec, const CapacityPlan& plan) {
           {"bound_share", p.bound_share}};
 }
 
-void print_json(const ChosenModel& model, const PlanSpec& spec, const CapacityPlan& plan) {
+void print_json(const ChosenModel& model, const std::string& calibration, const PlanSpec& spec,
+                const CapacityPlan& plan) {
   Json others = Json::array();
   for (const StrategyReport& s : plan.others) {
     Json entry = {{"strategy", s.name},
@@ -143,7 +159,8 @@ void print_json(const ChosenModel& model, const PlanSpec& spec, const CapacityPl
                      {"planned_only", model.planned_only},
                      {"gpu", spec.hardware.name},
                      {"gpus", spec.gpus},
-                     {"expert_type", spec.expert_type == ExpertType::kFp8 ? "fp8" : "bf16"},
+                     {"calibration", calibration.empty() ? Json(nullptr) : Json(calibration)},
+                     {"expert_type", to_string(spec.expert_type)},
                      {"context_tokens", spec.context_tokens},
                      {"rank_memory_bytes", memory_json(plan.rank)},
                      {"rank_memory_limit_bytes", plan.rank_limit},
@@ -159,13 +176,17 @@ Command add_plan(CLI::App& app) {
   const auto options = std::make_shared<PlanCommandOptions>();
   CLI::App* command = app.add_subcommand(
       "plan", "Say what a model takes on given hardware, how it can be split, and what to expect; runs nothing");
-  add_plan_options(*command, "--gpus", options->plan);
+  add_plan_options(*command,
+                   {.devices = "--gpus",
+                    .default_step_tokens = fmt::format("as `run` on a GPU, {}, halved until they fit", kGpuStepTokens)},
+                   options->plan);
   command->add_flag("--json", options->json, "Print one JSON object");
   return [options] {
     const ChosenModel model = choose_model(options->plan.model);
-    const PlanSpec spec = plan_spec(options->plan, model.shape);
+    const PlanSpec spec = plan_spec(options->plan, model);
     const CapacityPlan plan = make_capacity_plan(spec);
-    options->json ? print_json(model, spec, plan) : print_text(model, spec, plan);
+    const std::string& calibration = options->plan.calibration;
+    options->json ? print_json(model, calibration, spec, plan) : print_text(model, calibration, spec, plan);
     return plan.problem.empty() ? 0 : 1;
   };
 }

@@ -2,6 +2,7 @@
 #include "quantity.h"
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 
 namespace zp::app {
 
@@ -19,7 +20,7 @@ std::optional<double> parse_quantity(const std::string& option, const std::strin
     used = 0;
   }
   if (number.empty() || used != number.size() || unit == units.end())
-    fail(ErrorCode::kInvalidArgument, "{} is '{}'; it must be {}", option, text, kind);
+    fail(ErrorCode::kInvalidArgument, "{} is {}; it must be {}", option, quote_excerpt(text), kind);
   return value * unit->second;
 }
 
@@ -28,7 +29,8 @@ std::optional<uint64_t> parse_bytes(const std::string& option, const std::string
                                {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9}};
   const auto bytes = parse_quantity(option, text, kUnits, "a size such as 0, 512MiB or 8GiB");
   if (!bytes) return std::nullopt;
-  if (!(*bytes < 0x1p62)) fail(ErrorCode::kInvalidArgument, "{} is '{}'; the limit is 4096PiB", option, text);
+  if (!(*bytes < 0x1p62))
+    fail(ErrorCode::kInvalidArgument, "{} is {}; the limit is 4096PiB", option, quote_excerpt(text));
   return static_cast<uint64_t>(*bytes);
 }
 

@@ -3,12 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
+#include "zp/base/whole_number.h"
 
 namespace zp::app {
 namespace {
@@ -16,9 +17,11 @@ namespace {
 using nlohmann::json;
 
 int32_t parse_id(const json& value, const char* column) {
-  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > INT32_MAX)
-    fail(ErrorCode::kInvalidArgument, "column '{}' has {}, which is no token id", column, value.dump());
-  return value.get<int32_t>();
+  if (value.is_number_integer() && value.get<int64_t>() >= 0 && value.get<int64_t>() <= INT32_MAX)
+    return value.get<int32_t>();
+  // dump() goes as deep as the value does, which may be deeper than the stack.
+  fail(ErrorCode::kInvalidArgument, "column '{}' has {}, which is no token id", column,
+       value.is_structured() ? fmt::format("an {}", value.type_name()) : quote_excerpt(value.dump()));
 }
 
 json parse_list(const std::string& text, const char* column) {
@@ -27,13 +30,25 @@ json parse_list(const std::string& text, const char* column) {
   return list;
 }
 
+// A whole number in [low, high], of a column that a row need not have. An empty field is none: a table has one in every
+// row or in none.
+std::optional<int64_t> parse_number(const Row& row, const char* column, int64_t low, int64_t high) {
+  const std::string* text = row.find(column);
+  if (text == nullptr || text->empty()) return std::nullopt;
+  const std::optional<int64_t> value = to_whole_number<int64_t>(*text, low, high);
+  if (!value)
+    fail(ErrorCode::kInvalidArgument, "column '{}' has {}; it must be a whole number in [{}, {}]", column,
+         quote_excerpt(*text), low, high);
+  return value;
+}
+
 Request parse_request(const Row& row) {
   const std::string* tokens = row.find("tokens");
   const std::string* context = row.find("context");
   const std::string* candidates = row.find("candidates");
   if ((tokens == nullptr) == (context == nullptr) || candidates == nullptr)
-    fail(ErrorCode::kInvalidArgument, "the row has columns {}; it must have 'candidates', and 'tokens' or 'context'",
-         describe_columns(row));
+    fail(ErrorCode::kInvalidArgument,
+         "the row has columns {}; it must have 'candidates', and either 'tokens' or 'context'", describe_columns(row));
   Request request;
   if (tokens != nullptr) {
     std::vector<int32_t> ids;
@@ -48,6 +63,8 @@ Request parse_request(const Row& row) {
     else
       request.candidates.emplace_back(parse_id(candidate, "candidates"));
   }
+  request.priority = static_cast<int32_t>(parse_number(row, "priority", INT32_MIN, INT32_MAX).value_or(0));
+  request.deadline_ms = parse_number(row, "deadline_ms", 0, kDeadlineMsMax);
   return request;
 }
 
@@ -104,17 +121,13 @@ std::unique_ptr<RawRows> open_raw_rows(const std::string& path) { return std::ma
 
 Synthetic parse_synthetic(const std::string& option, const std::string& text) {
   constexpr int64_t kMax = 1 << 24;
-  Synthetic parsed;
-  const char* end = text.data() + text.size();
-  const auto [cross, first] = std::from_chars(text.data(), end, parsed.requests);
-  if (first == std::errc() && cross != end && *cross == 'x') {
-    const auto [stop, second] = std::from_chars(cross + 1, end, parsed.tokens);
-    const bool whole = second == std::errc() && stop == end;
-    if (whole && parsed.requests >= 1 && parsed.requests <= kMax && parsed.tokens >= 1 && parsed.tokens <= kMax)
-      return parsed;
+  if (const size_t cross = text.find('x'); cross != std::string::npos) {
+    const auto requests = to_whole_number<int64_t>(text.substr(0, cross), 1, kMax);
+    const auto tokens = to_whole_number<int64_t>(text.substr(cross + 1), 1, kMax);
+    if (requests && tokens) return {.requests = *requests, .tokens = *tokens};
   }
-  fail(ErrorCode::kInvalidArgument, "{} is '{}'; it must be requests x tokens, such as 32x512, each in [1, {}]", option,
-       text, kMax);
+  fail(ErrorCode::kInvalidArgument, "{} is {}; it must be requests x tokens, such as 32x512, each in [1, {}]", option,
+       quote_excerpt(text), kMax);
 }
 
 std::unique_ptr<RawRows> make_synthetic_rows(const Synthetic& synthetic, int32_t vocabulary, uint64_t seed) {

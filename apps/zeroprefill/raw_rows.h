@@ -28,8 +28,8 @@ class RawRows {
   [[nodiscard]] virtual std::optional<RawRow> next() = 0;
 };
 
-/// Rows of a file: "tokens" (a list of ids) or "context" (a text), and "candidates" (a list of ids or of texts); an
-/// "id" if there is one. Throws as open_rows() does.
+/// Rows of a file: "tokens" (a list of ids) or "context" (a text), and "candidates" (a list of ids or of texts); where
+/// there are such, "id", "priority" and "deadline_ms" (Request has them). Throws as open_rows() does.
 [[nodiscard]] std::unique_ptr<RawRows> open_raw_rows(const std::string& path);
 
 /// Requests that are made up: `requests` of `tokens` random ids each, and two candidates.

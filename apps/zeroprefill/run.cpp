@@ -1,9 +1,7 @@
 // `zeroprefill run`: rows in, answers out, in input order.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -16,12 +14,14 @@
 #include "collector.h"
 #include "commands.h"
 #include "engine_options.h"
-#include "engine_words.h"
 #include "note.h"
+#include "option_words.h"
+#include "outputs.h"
 #include "progress.h"
 #include "run_raw.h"
 #include "summary.h"
 #include "zeroprefill/engine.h"
+#include "zp/base/excerpt.h"
 #include "zp/task/answer.h"
 #include "zp/task/answer_writer.h"
 #include "zp/task/label_set.h"
@@ -118,32 +118,27 @@ void submit_rows(RowReader& rows, const Submitter& to, Collector& collector) {
   }
 }
 
-// Before anything is loaded, and without touching it.
-void require_writable(const std::filesystem::path& output) {
+// What is read for --tokenizer, a folder or a tokenizer.json, whose neighbour is read too.
+std::vector<std::string> tokenizer_files(const std::string& tokenizer) {
   std::error_code error;
-  const std::filesystem::path there = std::filesystem::exists(output, error) ? output : output.parent_path();
-  if (::access(there.c_str(), W_OK) != 0)
-    fail(ErrorCode::kIo, "{} cannot be written: {}: {}", output.string(), there.string(),
-         std::generic_category().message(errno));
+  if (tokenizer.empty() || std::filesystem::is_directory(tokenizer, error)) return {tokenizer};
+  return {tokenizer, std::filesystem::path(tokenizer).replace_filename("tokenizer_config.json").string()};
 }
 
-// Opening an output empties it, so none may be something that is read, or another output.
-void require_safe_outputs(const RunOptions& options) {
-  std::vector<std::filesystem::path> outputs;
-  for (const std::string& output : {options.output, options.summary, options.trace, options.save_calibration}) {
-    if (output.empty() || output == "-") continue;
-    outputs.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(output)));
-    if (std::count(outputs.begin(), outputs.end(), outputs.back()) > 1)
-      fail(ErrorCode::kInvalidArgument,
-           "two of --output, --summary, --trace and --save-calibration are the same file, {}", output);
-    for (const std::string& input : {options.input, options.task, options.engine.calibration})
-      if (!input.empty()) require_different_files(input, output);
-    require_writable(outputs.back());
-    std::error_code error;
-    if (!std::filesystem::exists(output, error)) continue;
-    for (const auto& entry : std::filesystem::directory_iterator(options.engine.model, error))
-      require_different_files(entry.path().string(), output);
-  }
+CommandFiles files_of(const RunOptions& options) {
+  const std::string& model = options.engine.model;
+  CommandFiles files{
+      .outputs = {{"--output", options.output, true},
+                  {"--summary", options.summary, true},
+                  {"--trace", options.trace, true},
+                  {"--save-calibration", options.save_calibration, true}},
+      .inputs = {{"--input", options.input, true},
+                 {"--task", options.task},
+                 {"--calibration", options.engine.calibration},
+                 {"--model", model.starts_with(kRandomPrefix) ? model.substr(kRandomPrefix.size()) : model}}};
+  for (const std::string& path : tokenizer_files(options.engine.tokenizer))
+    files.inputs.push_back({"--tokenizer", path});
+  return files;
 }
 
 // What a run writes beside its answers. Opened before the work, so that a path that cannot be written costs none.
@@ -154,7 +149,9 @@ class Reports final {
     if (!options.trace.empty()) trace_.emplace(options.trace);
     if (!options.save_calibration.empty()) calibration_.emplace(options.save_calibration);
   }
-  void write(const RunSummary& summary, const Engine& engine) {
+  void write(const TaskMetricsSummary& metrics, const Engine& engine, double wall_seconds) {
+    const RunSummary summary{
+        .metrics = metrics, .stats = engine.stats(), .version = ZP_VERSION, .wall_seconds = wall_seconds};
     if (trace_) {
       trace_->write_lines(engine.trace_json());
       trace_->close();
@@ -179,7 +176,7 @@ std::unique_ptr<Engine> create_engine(const EngineConfig& config) {
   try {
     return Engine::create(config);
   } catch (const Error& error) {
-    throw Error(error.code(), with_option_names(error.what()));
+    throw Error(error.code(), with_option_names(error.what(), engine_fields()));
   }
 }
 
@@ -192,9 +189,10 @@ std::unique_ptr<Engine> make_engine(const RunOptions& options) {
   config.on_memory_plan = [](const EngineMemory& memory) { note("{}\n", memory.to_text()); };
   std::unique_ptr<Engine> engine = create_engine(config);
   const EngineStats stats = engine->stats();
-  const std::string why = why_other_experts(options.engine.experts, stats.experts, config.ranks);
+  const std::string why =
+      why_other_experts(options.engine.experts, stats.experts, {.ranks = config.ranks, .option = "--expert-memory"});
   if (!why.empty()) note("{}\n", why);
-  print_saturation(stats);
+  print_saturation(stats, options.engine.calibration);
   return engine;
 }
 
@@ -227,7 +225,7 @@ int run_without_task(const RunOptions& options) {
   const SteadyClock clock;
   const int64_t begin_ns = clock.now_ns();
   const TaskMetricsSummary metrics = run_raw(*rows, *engine, options.output);
-  reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
+  reports.write(metrics, *engine, static_cast<double>(clock.now_ns() - begin_ns) * 1e-9);
   return finish(metrics);
 }
 
@@ -236,7 +234,7 @@ int run(const RunOptions& options) {
     fail(ErrorCode::kInvalidArgument, "give either --input or --synthetic");
   if (!options.task.empty() && !options.synthetic.empty())
     fail(ErrorCode::kInvalidArgument, "--synthetic makes up token ids, which --task cannot ask about");
-  require_safe_outputs(options);
+  require_safe_outputs(files_of(options));
   if (options.task.empty()) return run_without_task(options);
   const TaskSpec spec = load_task_spec(options.task);
   const std::unique_ptr<RowReader> rows = open_rows(options.input);
@@ -249,9 +247,9 @@ int run(const RunOptions& options) {
   const int64_t begin_ns = clock.now_ns();
   const TaskMetricsSummary metrics =
       run_rows(*rows, {spec, renderer, labels, *engine, size_of_file(options.input)}, collector);
-  reports.write({metrics, engine->stats(), static_cast<double>(clock.now_ns() - begin_ns) * 1e-9}, *engine);
+  reports.write(metrics, *engine, static_cast<double>(clock.now_ns() - begin_ns) * 1e-9);
   if (spec.label_column && metrics.answered > 0 && metrics.scored == 0)
-    note("no row has a label in column '{}', so there is no accuracy\n", *spec.label_column);
+    note("no row has a label in column {}, so there is no accuracy\n", quote_excerpt(*spec.label_column));
   return finish(metrics);
 }
 
@@ -263,7 +261,7 @@ Command add_run(CLI::App& app) {
   add_engine_options(*command, options->engine);
   command->add_option("--task", options->task,
                       "Task file (YAML). Without one, rows are requests as they are: \"tokens\" (ids) or \"context\" "
-                      "(text), and \"candidates\" (ids or texts)");
+                      "(text), and \"candidates\" (ids or texts); if need be \"id\", \"priority\" and \"deadline_ms\"");
   command->add_option("--input", options->input, "Rows: a .jsonl, .csv or .tsv file, or - for JSON lines on stdin");
   command->add_option("--synthetic", options->synthetic,
                       "Instead of an input: requests x tokens of random ids, such as 32x512");
@@ -271,8 +269,8 @@ Command add_run(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--summary", options->summary, "Write counts, rates and accuracy to this JSON file");
   command->add_option("--save-calibration", options->save_calibration,
-                      "Write what was measured, as the run has corrected it, to this JSON file: for --calibration and "
-                      "simulate");
+                      "Write what was measured, as eight or more large steps have corrected it, to this JSON file: for "
+                      "--calibration, plan and simulate");
   command->add_option("--trace", options->trace,
                       "Write what each rank did when to this JSON file, for chrome://tracing or ui.perfetto.dev");
   command->footer(

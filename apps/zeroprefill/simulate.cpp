@@ -9,7 +9,9 @@
 #include <string>
 
 #include "commands.h"
+#include "outputs.h"
 #include "plan_options.h"
+#include "whole_number.h"
 #include "zp/base/error.h"
 #include "zp/base/human.h"
 #include "zp/cache/block_hash.h"
@@ -42,7 +44,13 @@ struct SimulateOptions {
 };
 
 void add_options(CLI::App& command, SimulateOptions& options) {
-  add_plan_options(command, "--ranks", options.plan);
+  add_plan_options(command,
+                   {.devices = "--ranks",
+                    .default_step_tokens = fmt::format(
+                        "as the profile says, 16384 on an h200, with which docs/notes/policies.md was made. `run` on a "
+                        "GPU fills them to {}, if these fit: say so here to simulate that",
+                        kGpuStepTokens)},
+                   options.plan);
   CLI::Option* trace = command.add_option("--trace", options.trace, "A trace file, or a folder of .jsonl files");
   command.add_option("--mix", options.mix, "A made-up workload: paper, the six-benchmark mix of MoE-Prefill")
       ->check(CLI::IsMember({"paper"}))
@@ -52,13 +60,12 @@ void add_options(CLI::App& command, SimulateOptions& options) {
   command.add_option("--order", options.order, "Of requests that arrive at once")
       ->check(CLI::IsMember({"source", "shuffled"}))
       ->capture_default_str();
-  command.add_option("--seed", options.seed, "Of the shuffled order")->capture_default_str();
+  add_whole_number(command, "--seed", options.seed, "Of the shuffled order");
   command.add_option("--arrivals", options.arrivals, "All at once, as a batch, or as the trace has them")
       ->check(CLI::IsMember({"at-once", "trace"}))
       ->capture_default_str();
   command.add_flag("--no-sharing", options.no_sharing, "The same lengths, but no two requests share a token");
-  command.add_option("--look-ahead", options.look_ahead, "Waiting requests that one plan looks at")
-      ->capture_default_str();
+  add_whole_number(command, "--look-ahead", options.look_ahead, "Waiting requests that one plan looks at");
   command.add_option("--share", options.share, "Only this part of the requests, in (0, 1], which share as before")
       ->check(CLI::Range(1e-6, 1.0))
       ->capture_default_str();
@@ -69,12 +76,25 @@ void add_options(CLI::App& command, SimulateOptions& options) {
   command.add_option("--plot", options.plot, "File for a picture (SVG)");
 }
 
+CommandFiles files_of(const SimulateOptions& options) {
+  return {.outputs = {{"--json", options.json, true},
+                      {"--plot", options.plot},
+                      {"--write-requests", options.write_requests}},
+          .inputs = {{"--trace", options.trace},
+                     {"--model", options.plan.model},
+                     {"--hardware", options.plan.hardware},
+                     {"--calibration", options.plan.calibration}}};
+}
+
 Workload make_workload(const SimulateOptions& options) {
   if (options.trace.empty() && options.mix.empty())
     fail(ErrorCode::kInvalidArgument, "there is nothing to simulate: give --trace FILE or --mix paper");
   if (options.order == "shuffled" && options.arrivals == "trace")
     fail(ErrorCode::kInvalidArgument, "--order shuffled needs --arrivals at-once");
   Workload workload = options.trace.empty() ? paper_mix() : read_trace(options.trace);
+  if (options.arrivals == "trace" && !workload.timed)
+    fail(ErrorCode::kInvalidArgument,
+         "--arrivals is trace, but {} says not when requests arrive; they can only arrive at-once", workload.name);
   if (options.arrivals == "at-once") arrive_at_once(workload);
   if (!(options.share > 0 && options.share <= 1))
     fail(ErrorCode::kInvalidArgument, "--share is {}; it must lie in (0, 1]", options.share);
@@ -113,19 +133,35 @@ SimulationSpec simulation_spec(const SimulateOptions& options, const PlanSpec& s
     fail(ErrorCode::kInvalidArgument,
          "steps would be filled to {:g} tokens, more than {:g}: a link is too slow for these rates",
          plan.saturation.target.tokens, kTargetTokensMax);
-  const std::vector<std::string> problems = validate(simulation);
-  if (!problems.empty()) fail(ErrorCode::kInvalidArgument, "{}", fmt::join(problems, "\n"));
+  require_none(options.plan, validate(simulation));
   return simulation;
 }
 
-void print_text(const Workload& workload, const SimulationSpec& spec, const CapacityPlan& plan,
-                const SimulationReport& r) {
+// What a report is of.
+struct Simulated {
+  const std::string& model;
+  const std::string& calibration;  // the file whose rates and links stand for the profile's; empty: none
+  const PlanSpec& plan_of;
+  const CapacityPlan& plan;
+  const SimulationSpec& spec;
+  const Workload& workload;
+};
+
+void print_text(const Simulated& simulated, const SimulationReport& r) {
+  const auto& [model, calibration, plan_of, plan, spec, workload] = simulated;
   const auto row = [](const char* name, const std::string& value) { fmt::print("{:<22}{}\n", name, value); };
+  row("simulated", fmt::format("{}, experts in {}, on {} x {}{}, policy {}", model, to_string(plan_of.expert_type),
+                               spec.ranks, plan_of.hardware.name,
+                               calibration.empty() ? "" : " with rates and links from " + calibration, spec.policy));
   row("workload", fmt::format("{}: {} requests, {} tokens", workload.name, r.requests, human_count(r.prompt_tokens)));
-  row("policy", fmt::format("{} on {} rank(s), {} blocks kept on each", spec.policy, spec.ranks, spec.pool_blocks));
-  row("experts", fmt::format("{}, t_EP {:.2f} ms, steps filled to {:.0f} tokens of {} or {:.2f} ms a layer",
-                             to_string(plan.spread.spreading), plan.transfer.seconds() * 1e3,
-                             plan.saturation.target.tokens, "typical requests", spec.target_seconds * 1e3));
+  row("kept", fmt::format("{} blocks on each rank", spec.pool_blocks));
+  row("experts", fmt::format("{}, t_EP {:.2f} ms", to_string(plan.spread.spreading), plan.transfer.seconds() * 1e3));
+  row("steps", fmt::format("filled to {:.0f} tokens of typical requests, {:.2f} ms a layer{}",
+                           plan.saturation.target.tokens, spec.target_seconds * 1e3,
+                           plan.saturation.target.tokens < kGpuStepTokens
+                               ? fmt::format("; `run` on a GPU fills them to {}: --step-tokens {}", kGpuStepTokens,
+                                             kGpuStepTokens)
+                               : ""));
   row("makespan", fmt::format("{:.2f} s", r.makespan_seconds));
   row("tokens/s", fmt::format("{:.0f}", r.tokens_per_second()));
   row("hit rate", fmt::format("{:.2f} % of {:.2f} % possible", r.hit_rate() * 100, r.hit_rate_bound() * 100));
@@ -133,11 +169,13 @@ void print_text(const Workload& workload, const SimulationSpec& spec, const Capa
   row("load spread", fmt::format("{:.3f} (busiest over mean)", r.load_spread()));
   row("exposed, idle",
       fmt::format("{:.2f} %, {:.2f} % of the ranks' time", r.exposed_share() * 100, r.idle_share() * 100));
-  row("mean latency", fmt::format("{:.2f} s", r.latency_seconds_mean));
+  const LatencyReport& l = r.latency_seconds;
+  row("latency", fmt::format("mean {:.2f} s, median {:.2f}, 90 % within {:.2f}, 99 % within {:.2f}, longest {:.2f}",
+                             l.mean, l.p50, l.p90, l.p99, l.max));
 }
 
-Json report_json(const Workload& workload, const SimulationSpec& spec, const CapacityPlan& plan,
-                 const SimulationReport& r) {
+Json report_json(const Simulated& simulated, const SimulationReport& r) {
+  const auto& [model, calibration, plan_of, plan, spec, workload] = simulated;
   Json ranks = Json::array();
   for (const RankReport& rank : r.ranks)
     ranks.push_back({{"steps", rank.steps},
@@ -150,8 +188,13 @@ Json report_json(const Workload& workload, const SimulationSpec& spec, const Cap
   Json filled = Json::object();
   for (size_t i = 0; i < r.filled_by.size(); ++i)
     filled[std::string(to_string(static_cast<StopReason>(i)))] = r.filled_by[i];
-  return {{"workload", workload.name},
+  return {{"model", model},
+          {"expert_type", to_string(plan_of.expert_type)},
+          {"gpu", plan_of.hardware.name},
+          {"gpus", spec.ranks},
+          {"calibration", calibration.empty() ? Json(nullptr) : Json(calibration)},
           {"policy", spec.policy},
+          {"workload", workload.name},
           {"requests", r.requests},
           {"prompt_tokens", r.prompt_tokens},
           {"computed_tokens", r.computed_tokens},
@@ -161,13 +204,18 @@ Json report_json(const Workload& workload, const SimulationSpec& spec, const Cap
           {"evictions", r.evictions},
           {"experts", to_string(plan.spread.spreading)},
           {"transfer_seconds", plan.transfer.seconds()},
+          {"target_tokens", plan.saturation.target.tokens},
           {"target_seconds", spec.target_seconds},
           {"makespan_seconds", r.makespan_seconds},
           {"tokens_per_second", r.tokens_per_second()},
           {"load_spread", r.load_spread()},
           {"exposed_share", r.exposed_share()},
           {"idle_share", r.idle_share()},
-          {"latency_seconds_mean", r.latency_seconds_mean},
+          {"latency_seconds_mean", r.latency_seconds.mean},
+          {"latency_seconds_p50", r.latency_seconds.p50},
+          {"latency_seconds_p90", r.latency_seconds.p90},
+          {"latency_seconds_p99", r.latency_seconds.p99},
+          {"latency_seconds_max", r.latency_seconds.max},
           {"steps_filled_by", filled},
           {"ranks", ranks}};
 }
@@ -187,6 +235,7 @@ Command add_simulate(CLI::App& app) {
       "simulate", "Run a workload through the scheduler in virtual time, on modelled hardware, under any policy");
   add_options(*command, *options);
   return [options] {
+    require_safe_outputs(files_of(*options));
     const ChosenModel model = choose_model(options->plan.model);
     if (!options->write_requests.empty()) {
       const Workload workload = make_workload(*options);
@@ -195,20 +244,22 @@ Command add_simulate(CLI::App& app) {
                  workload.tokens_max());
       return 0;
     }
-    const PlanSpec plan_of = plan_spec(options->plan, model.shape);
+    PlanSpec plan_of = plan_spec(options->plan, model);
+    if (!plan_of.step_tokens) plan_of.step_tokens = plan_of.hardware.efficient_step_tokens;
     const CapacityPlan plan = make_capacity_plan(plan_of);
     if (!plan.problem.empty()) fail(ErrorCode::kOutOfMemory, "{}", plan.problem);
     const SimulationSpec spec = simulation_spec(*options, plan_of, plan);
     const Workload workload = make_workload(*options);
     const SimulationReport report = simulate(spec, workload);
-    const std::string json = report_json(workload, spec, plan, report).dump(2) + "\n";
+    const Simulated simulated{model.name, options->plan.calibration, plan_of, plan, spec, workload};
+    const std::string json = report_json(simulated, report).dump(2) + "\n";
     if (!options->plot.empty())
       write_file(options->plot, plot_svg(report, fmt::format("{}: {}, {} x {}, {}", workload.name, model.name,
                                                              spec.ranks, plan_of.hardware.name, spec.policy)));
     if (options->json == "-")
       fmt::print("{}", json);
     else
-      print_text(workload, spec, plan, report);
+      print_text(simulated, report);
     if (!options->json.empty() && options->json != "-") write_file(options->json, json);
     return 0;
   };

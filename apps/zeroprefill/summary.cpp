@@ -11,6 +11,7 @@
 #include "note.h"
 #include "zp/base/host_info.h"
 #include "zp/base/human.h"
+#include "zp/schedule/measured_model.h"
 
 namespace zp::app {
 namespace {
@@ -159,10 +160,16 @@ nlohmann::ordered_json to_json(const RunSummary& s) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankStats& rank : s.stats.ranks) ranks.push_back(rank_json(rank));
   nlohmann::ordered_json json = {
+      {"model", fmt::format("{}{}", s.stats.random_weights ? kRandomPrefix : "", s.stats.model)},
+      {"layers", s.stats.layers},
+      {"dtype", s.stats.dtype},
+      {"strategy", s.stats.strategy},
+      {"version", s.version},
       {"items", s.metrics.rows},
       {"answered", s.metrics.answered},
       {"errors", s.metrics.failed},
       {"errors_by_code", errors},
+      {"lost", s.metrics.lost},
       {"prompt_tokens", s.stats.prompt_tokens},
       {"computed_tokens", s.stats.computed_tokens},
       {"cached_tokens", s.stats.cached_tokens},
@@ -212,14 +219,21 @@ void write_summary(const RunSummary& summary, OutputFile& file) {
   file.close();
 }
 
-void print_saturation(const EngineStats& stats) {
+void print_saturation(const EngineStats& stats, const std::string& calibration) {
   if (!stats.saturation) return;
   const SaturationStats& s = *stats.saturation;
-  note("measured: attention {}, dense products {}, experts {}", si(s.attention_flops_per_second, "FLOP/s"),
-       si(s.dense_flops_per_second, "FLOP/s"), si(s.expert_flops_per_second, "FLOP/s"));
+  const std::optional<CalibrationSource>& source = stats.calibration;
+  const MeasuredModel of = source ? MeasuredModel{source->model, source->dtype} : MeasuredModel{};
+  note("{}: attention {}, dense products {}, experts {}",
+       source ? fmt::format("read from {}, measured with {}", calibration, to_string(of)) : "measured",
+       si(s.attention_flops_per_second, "FLOP/s"), si(s.dense_flops_per_second, "FLOP/s"),
+       si(s.expert_flops_per_second, "FLOP/s"));
   if (s.peer_bytes_per_second > 0) note("; from other ranks {}", si(s.peer_bytes_per_second, "B/s"));
   if (s.host_bytes_per_second > 0) note("; from host memory {}", si(s.host_bytes_per_second, "B/s"));
   note("\n");
+  if (source)
+    if (const std::string warning = other_model_warning(calibration, of, {stats.model, stats.dtype}); !warning.empty())
+      note("{}\n", warning);
   if (s.transfer_seconds > 0)
     note("t_EP {:.3g} ms, gamma {:.2f}: T = {} of a layer (requests of {:.0f} tokens)\n", s.transfer_seconds * 1e3,
          s.gamma, in_all_units(s.threshold), s.context_tokens);
@@ -247,7 +261,7 @@ void print_summary(const RunSummary& s) {
     print_group(*s.stats.group);
   else if (s.stats.ranks.size() > 1 || s.stats.experts != "resident")
     print_ranks(s.stats);
-  if (s.stats.routes)
+  if (s.stats.routes && s.stats.routes->tokens > 0)
     note(
         "random routes: the commonest expert got {:.2f} times the tokens of the rarest, mean of the layers (asked: "
         "{:g})\n",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "zeroprefill/engine.h"
 #include "zp/task/metrics.h"
@@ -12,14 +13,16 @@ namespace zp::app {
 struct RunSummary {
   TaskMetricsSummary metrics;
   EngineStats stats;
+  std::string version{};    ///< of the program
   double wall_seconds = 0;  ///< from the first row read to the last answer written; loading is apart
 };
 
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSummary& summary);
 /// Throws kIo naming the path.
 void write_summary(const RunSummary& summary, OutputFile& file);
-/// What was measured at start-up and what it makes of a full step, on stderr; nothing where nothing was measured.
-void print_saturation(const EngineStats& stats);
+/// What was measured at start-up, or read from the file `calibration` (empty: none) and with which model that was
+/// measured, and what it makes of a full step, on stderr; nothing where neither was.
+void print_saturation(const EngineStats& stats, const std::string& calibration);
 /// A few lines on stderr.
 void print_summary(const RunSummary& summary);
 /// How many rows were answered, and how many failed with which error, in one line on stderr: a run's last.

@@ -1,48 +1,29 @@
 // What the operations reach on a GPU at the shapes of real models: a table, and a JSON line a measurement.
-//   build-cuda/bench/cuda_bench [--json FILE] [--only PREFIX] [--device N]
+//   build-cuda/bench/cuda_bench [--json FILE --commit HASH] [--only PREFIX] [--device N]
 // A figure is the median of five samples, each of as many runs as fill some tens of milliseconds, on random data, timed
 // by events on the stream.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <functional>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "bench/cuda/gpu_bench.h"
+#include "bench/cuda/row_bench.h"
 #include "zp/base/error.h"
-#include "zp/device/cuda/cuda_device.h"
 #include "zp/ops/cuda/cuda_ops.h"
 #include "zp/ops/cuda/expert_layout.h"
 #include "zp/ops/cuda/moe_kernels.h"
 #include "zp/tensor/tensor.h"
 
-namespace zp {
+namespace zp::bench {
 namespace {
 
-struct Model {
-  const char* name;
-  int64_t hidden;
-  int64_t q_heads;
-  int64_t kv_heads;
-  int64_t head_dim;
-  int64_t experts;
-  int64_t chosen;
-  int64_t intermediate;
-  int64_t vocabulary;
-  int64_t layers;
-};
-constexpr Model kQwen30B{"30B", 2048, 32, 4, 128, 128, 8, 768, 151'936, 48};
-constexpr Model kQwen235B{"235B", 4096, 64, 4, 128, 128, 8, 1536, 151'936, 94};
-
-constexpr int64_t kNoiseElements = int64_t{32} << 20;
-
-OpsLimits limits_of(const Model& m, int64_t tokens) {
+OpsLimits limits_of(const ModelSizes& m, int64_t tokens) {
   return {.moe_tokens = tokens,
           .experts_per_token = m.chosen,
           .experts = m.experts,
@@ -52,100 +33,6 @@ OpsLimits limits_of(const Model& m, int64_t tokens) {
           .head_rows = 64,
           .vocabulary = m.vocabulary};
 }
-
-/// A GPU, a stream, and where results go.
-class Bench final {
- public:
-  Bench(int32_t device, std::string only, const std::string& json)
-      : device_(device), stream_(device_.create_stream("bench")), only_(std::move(only)) {
-    if (!json.empty()) {
-      file_ = std::fopen(json.c_str(), "w");
-      if (file_ == nullptr) fail(ErrorCode::kIo, "cannot write {}", json);
-    }
-    fmt::print("{}\n{:<44} {:>10} {:>12} {:>10}\n", device_.description(), "what", "ms", "rate", "unit");
-    std::mt19937 engine(1);
-    std::normal_distribution<float> normal(0.0f, 0.5f);
-    std::vector<Bf16> noise(static_cast<size_t>(kNoiseElements));
-    for (Bf16& value : noise) value = to_bf16(normal(engine));
-    noise_ = device_.allocate(noise.size() * sizeof(Bf16));
-    stream_->copy(noise_.data(), noise.data(), noise_.size_bytes());
-    stream_->synchronize();
-  }
-  ~Bench() {
-    if (file_ != nullptr) (void)std::fclose(file_);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-
-  [[nodiscard]] cuda::CudaDevice& device() { return device_; }
-  [[nodiscard]] cuda::CudaStream& stream() { return dynamic_cast<cuda::CudaStream&>(*stream_); }
-  [[nodiscard]] bool wants(const std::string& name) const { return name.starts_with(only_); }
-
-  void fill_with_noise(const Buffer& buffer) {
-    for (size_t begin = 0; begin < buffer.size_bytes(); begin += noise_.size_bytes())
-      stream_->copy(buffer.data() + begin, noise_.data(), std::min(noise_.size_bytes(), buffer.size_bytes() - begin));
-  }
-  /// bf16: normal values. f32: normal bf16 values in pairs, which are normal too, as numbers.
-  [[nodiscard]] Tensor noise(DType dtype, const Shape& shape) {
-    Tensor tensor(device_, dtype, shape);
-    const size_t size_bytes = tensor.view().size_bytes();
-    for (size_t begin = 0; begin < size_bytes; begin += noise_.size_bytes())
-      stream_->copy(tensor.view().data() + begin, noise_.data(), std::min(noise_.size_bytes(), size_bytes - begin));
-    return tensor;
-  }
-  template <typename T>
-  [[nodiscard]] Tensor upload(const std::vector<T>& values, const Shape& shape) {
-    Tensor tensor(device_, kDTypeOf<T>, shape);
-    stream_->copy(tensor.view().data(), values.data(), values.size() * sizeof(T));
-    stream_->synchronize();
-    return tensor;
-  }
-  [[nodiscard]] PackedMatrix matrix(int64_t n, int64_t k) {
-    PackedMatrix packed{device_.allocate(static_cast<size_t>(n * k) * 2), n, k};
-    fill_with_noise(packed.buffer);
-    return packed;
-  }
-
-  /// Median milliseconds of one run.
-  double time(const std::function<void()>& run) {
-    run();
-    int64_t runs = 1;
-    const double once = sample(run, 1);
-    if (once < 20) runs = std::clamp<int64_t>(static_cast<int64_t>(20 / std::max(once, 1e-3)), 1, 200);
-    std::vector<double> samples;
-    for (int i = 0; i < 5; ++i) samples.push_back(sample(run, runs));
-    std::ranges::sort(samples);
-    return samples[2];
-  }
-  /// `per_ms`: the work of one run, in units such that work / ms is the rate in `unit`.
-  void report(const std::string& name, double ms, double work, const char* unit) {
-    const double rate = ms > 0 ? work / ms : 0;
-    fmt::print("{:<44} {:>10.4f} {:>12.1f} {:>10}\n", name, ms, rate, unit);
-    (void)std::fflush(stdout);
-    if (file_ == nullptr) return;
-    fmt::print(file_, "{{\"bench\":\"{}\",\"ms\":{:.6f},\"rate\":{:.3f},\"unit\":\"{}\",\"device\":\"{}\"}}\n", name,
-               ms, rate, unit, device_.description());
-    (void)std::fflush(file_);
-  }
-  void measure(const std::string& name, double work, const char* unit, const std::function<void()>& run) {
-    if (wants(name)) report(name, time(run), work, unit);
-  }
-
- private:
-  double sample(const std::function<void()>& run, int64_t runs) {
-    const Event begin = stream_->record(EventTiming::kTimed);
-    for (int64_t i = 0; i < runs; ++i) run();
-    const Event end = stream_->record(EventTiming::kTimed);
-    end.wait();
-    return static_cast<double>(*end.reached_ns() - *begin.reached_ns()) * 1e-6 / static_cast<double>(runs);
-  }
-
-  cuda::CudaDevice device_;
-  std::unique_ptr<Stream> stream_;
-  std::string only_;
-  std::FILE* file_ = nullptr;
-  Buffer noise_;
-};
 
 constexpr double kTera = 1e9;  // FLOP a ms that make a TFLOP/s
 
@@ -181,20 +68,21 @@ void bench_dense(Bench& bench) {
       const Tensor x = bench.noise(DType::kBf16, {tokens, k});
       const PackedMatrix weight = bench.matrix(n, k);
       Tensor out(bench.device(), type, {tokens, n});
-      bench.measure(name, 2.0 * static_cast<double>(tokens * n * k) / kTera, "TFLOP/s",
-                    [&] { ops.linear(bench.stream(), {.x = x.view(), .weight = &weight, .out = out.view()}); });
+      bench.measure(
+          name, 2.0 * static_cast<double>(tokens * n * k) / kTera, "TFLOP/s",
+          [&] { ops.linear(bench.stream(), {.x = x.view(), .weight = &weight, .out = out.view()}); }, out.view());
     }
   }
 }
 
 // A layer of experts with tokens routed evenly at random.
 struct Experts {
-  Experts(Bench& bench, const Model& m, int64_t tokens)
+  Experts(Bench& bench, const ModelSizes& m, int64_t tokens)
       : blob_bytes(cuda::ExpertLayout(m.hidden, m.intermediate).blob_bytes()),
         memory(bench.device().allocate(blob_bytes * static_cast<size_t>(m.experts))) {
     bench.fill_with_noise(memory);
     for (int64_t e = 0; e < m.experts; ++e) blobs.push_back(memory.data() + static_cast<size_t>(e) * blob_bytes);
-    std::mt19937 engine(2);
+    std::mt19937 engine(kSeed + 1);
     std::vector<int32_t> chosen_ids;
     std::vector<float> chosen_weights;
     std::vector<int32_t> order;
@@ -216,100 +104,178 @@ struct Experts {
   Tensor weights;
 };
 
-void bench_moe(Bench& bench, const Model& m, int64_t tokens) {
+cuda::Bits16* bits(const Tensor& tensor) { return reinterpret_cast<cuda::Bits16*>(tensor.view().data()); }
+
+// The parts of a layer of experts, each by itself: what CudaOps::moe() launches one after another, in memory of our
+// own.
+class MoeParts {
+ public:
+  MoeParts(Bench& bench, const ModelSizes& m, const Experts& experts, const Tensor& x)
+      : bench_(bench),
+        m_(m),
+        experts_(experts),
+        x_(x),
+        tokens_(x.view().dim(0)),
+        layout_(m.hidden, m.intermediate),
+        pointers_(bench.device(), DType::kI32, {2 * m.experts}),
+        counts_(bench.device(), DType::kI32, {4 * (m.experts + 1) + 1}),
+        slot_of_(bench.device(), DType::kI32, {tokens_ * m.chosen}),
+        token_of_(bench.device(), DType::kI32, {tokens_ * m.chosen}),
+        y_(bench.device(), DType::kBf16, {tokens_ * m.chosen, m.hidden}) {
+    bench.stream().copy(pointers_.view().data(), experts.blobs.data(), experts.blobs.size() * sizeof(std::byte*));
+  }
+
+  // Leaves behind where slots are, for the others.
+  void sort(const std::string& prefix) {
+    const auto run = [&] {
+      cuda::launch_moe_sort({.ids = experts_.ids.view().as<int32_t>(),
+                             .assignments = slots(),
+                             .chosen = static_cast<int32_t>(m_.chosen),
+                             .experts = static_cast<int32_t>(m_.experts),
+                             .counts = count(0),
+                             .cursors = count(1),
+                             .offsets = count(2),
+                             .tile_starts = count(3),
+                             .slots = slot_of_.view().as<int32_t>(),
+                             .tokens = token_of_.view().as<int32_t>()},
+                            stream());
+    };
+    run();
+    bench_.measure(prefix + ": sort", static_cast<double>(slots()) * 1e-6, "G/s", run);
+  }
+
+  void gate_up(const std::string& prefix, double flops) {
+    const Tensor inner(bench_.device(), DType::kBf16, {slots(), layout_.inner_columns()});
+    const cuda::GroupedGemmParams params{.x = bits(x_),
+                                         .rows = token_of_.view().as<int32_t>(),
+                                         .x_stride = m_.hidden,
+                                         .k = m_.hidden,
+                                         .experts = pointers(),
+                                         .weight_offset = 0,
+                                         .n_tiles = static_cast<int32_t>(layout_.gate_up_n_tiles),
+                                         .k_tiles = static_cast<int32_t>(layout_.gate_up_k_tiles),
+                                         .offsets = count(2),
+                                         .tile_starts = count(3),
+                                         .next_tile = count(4),
+                                         .expert_count = static_cast<int32_t>(m_.experts),
+                                         .gate_up = true,
+                                         .out = bits(inner),
+                                         .out_stride = layout_.inner_columns(),
+                                         .out_columns = m_.intermediate,
+                                         .slots = slots()};
+    bench_.measure(prefix + ": gate+up", flops, "TFLOP/s", [&] { launch(params); });
+  }
+
+  // silu * up of random rows would overflow: this product gets noise of its own, a row a slot.
+  void down(const std::string& prefix, double flops) {
+    const Tensor noise = bench_.noise(DType::kBf16, {slots(), layout_.inner_columns()});
+    const cuda::GroupedGemmParams params{.x = bits(noise),
+                                         .rows = nullptr,
+                                         .x_stride = layout_.inner_columns(),
+                                         .k = layout_.inner_columns(),
+                                         .experts = pointers(),
+                                         .weight_offset = layout_.down_begin(),
+                                         .n_tiles = static_cast<int32_t>(layout_.down_n_tiles),
+                                         .k_tiles = static_cast<int32_t>(layout_.down_k_tiles),
+                                         .offsets = count(2),
+                                         .tile_starts = count(3),
+                                         .next_tile = count(4),
+                                         .expert_count = static_cast<int32_t>(m_.experts),
+                                         .gate_up = false,
+                                         .out = bits(y_),
+                                         .out_stride = m_.hidden,
+                                         .out_columns = m_.hidden,
+                                         .slots = slots()};
+    bench_.measure(
+        prefix + ": down", flops, "TFLOP/s", [&] { launch(params); }, y_.view());
+  }
+
+  void combine(const std::string& prefix) {
+    const Tensor out(bench_.device(), DType::kF32, {tokens_, m_.hidden});
+    const Tensor residual = bench_.noise(DType::kF32, {tokens_, m_.hidden});
+    const Tensor norm_weight = bench_.noise(DType::kF32, {m_.hidden});
+    const Tensor normed(bench_.device(), DType::kBf16, {tokens_, m_.hidden});
+    const cuda::MoeCombineNormParams last{.sum = {.y = bits(y_),
+                                                  .slots = slot_of_.view().as<int32_t>(),
+                                                  .weights = experts_.weights.view().as<float>(),
+                                                  .out = out.view().as<float>(),
+                                                  .tokens = tokens_,
+                                                  .hidden = m_.hidden,
+                                                  .y_stride = m_.hidden,
+                                                  .chosen = static_cast<int32_t>(m_.chosen)},
+                                          .norm = {.residual = residual.view().as<float>(),
+                                                   .delta = out.view().as<float>(),
+                                                   .weight = norm_weight.view().as<float>(),
+                                                   .out = bits(normed),
+                                                   .tokens = tokens_,
+                                                   .hidden = m_.hidden,
+                                                   .eps = 1e-6F}};
+    const double slot_bytes = static_cast<double>(slots() * m_.hidden) * 2;
+    const double norm_bytes = static_cast<double>(tokens_ * m_.hidden) * 10;
+    bench_.measure(prefix + ": combine", slot_bytes * 1e-9, "TB/s",
+                   [&] { cuda::launch_moe_combine(last.sum, stream()); });
+    // The same bytes for both, those that must move: so the rates compare as the times do.
+    bench_.measure(prefix + ": combine, then norm", (slot_bytes + norm_bytes) * 1e-9, "TB/s", [&] {
+      cuda::launch_moe_combine(last.sum, stream());
+      cuda::launch_residual_norm(last.norm, stream());
+    });
+    bench_.measure(prefix + ": combine and norm", (slot_bytes + norm_bytes) * 1e-9, "TB/s",
+                   [&] { cuda::launch_moe_combine_norm(last, stream()); });
+  }
+
+ private:
+  [[nodiscard]] int64_t slots() const { return tokens_ * m_.chosen; }
+  [[nodiscard]] cudaStream_t stream() { return bench_.stream().get(); }
+  // Array i of counts_.
+  [[nodiscard]] int32_t* count(int64_t i) { return counts_.view().as<int32_t>() + i * (m_.experts + 1); }
+  [[nodiscard]] std::byte* const* pointers() { return reinterpret_cast<std::byte* const*>(pointers_.view().data()); }
+  void launch(const cuda::GroupedGemmParams& params) {
+    cuda::launch_grouped_gemm(params, bench_.device().multiprocessors(), stream());
+  }
+
+  Bench& bench_;
+  const ModelSizes& m_;
+  const Experts& experts_;
+  const Tensor& x_;
+  int64_t tokens_;
+  cuda::ExpertLayout layout_;
+  Tensor pointers_;
+  Tensor counts_;    // five arrays: counts, cursors, offsets and tile starts by expert, and the next tile
+  Tensor slot_of_;   // [tokens, chosen]
+  Tensor token_of_;  // [slots]
+  Tensor y_;         // [slots, hidden]
+};
+
+void bench_moe(Bench& bench, const ModelSizes& m, int64_t tokens) {
   const std::string prefix = fmt::format("moe/{} {} tokens", m.name, tokens);
   if (!bench.wants(prefix)) return;
   const Experts experts(bench, m, tokens);
   const Tensor x = bench.noise(DType::kBf16, {tokens, m.hidden});
-  Tensor out(bench.device(), DType::kF32, {tokens, m.hidden});
-  cuda::CudaOps ops(bench.device(), limits_of(m, tokens));
-  const double rows = static_cast<double>(tokens * m.chosen);
-  const double flops = 2 * rows * static_cast<double>(m.hidden * m.intermediate) / kTera;
-  bench.measure(prefix + ": whole", 3 * flops, "TFLOP/s", [&] {
-    ops.moe(bench.stream(), {.x = x.view(),
-                             .ids = experts.ids.view(),
-                             .weights = experts.weights.view(),
-                             .experts = experts.blobs,
-                             .size = {m.hidden, m.intermediate},
-                             .out = out.view()});
-  });
-  // The parts, on the sorted slots that the whole leaves behind in memory of our own.
-  const cuda::ExpertLayout layout(m.hidden, m.intermediate);
-  const int64_t slots = tokens * m.chosen;
-  Tensor pointers(bench.device(), DType::kI32, {2 * m.experts});
-  bench.stream().copy(pointers.view().data(), experts.blobs.data(), experts.blobs.size() * sizeof(std::byte*));
-  Tensor counts(bench.device(), DType::kI32, {4 * (m.experts + 1) + 1});
-  auto* count = counts.view().as<int32_t>();
-  Tensor slot_of(bench.device(), DType::kI32, {slots});
-  Tensor token_of(bench.device(), DType::kI32, {slots});
-  const cudaStream_t stream = bench.stream().get();
-  const auto sort = [&] {
-    cuda::launch_moe_sort({.ids = experts.ids.view().as<int32_t>(),
-                           .assignments = slots,
-                           .chosen = static_cast<int32_t>(m.chosen),
-                           .experts = static_cast<int32_t>(m.experts),
-                           .counts = count,
-                           .cursors = count + m.experts + 1,
-                           .offsets = count + 2 * (m.experts + 1),
-                           .tile_starts = count + 3 * (m.experts + 1),
-                           .slots = slot_of.view().as<int32_t>(),
-                           .tokens = token_of.view().as<int32_t>()},
-                          stream);
-  };
-  sort();
-  bench.measure(prefix + ": sort", static_cast<double>(slots) * 1e-6, "G/s", sort);
-  Tensor inner(bench.device(), DType::kBf16, {slots, layout.inner_columns()});
-  Tensor y(bench.device(), DType::kBf16, {slots, m.hidden});
-  const auto bits = [](Tensor& tensor) { return reinterpret_cast<cuda::Bits16*>(tensor.view().data()); };
-  cuda::GroupedGemmParams params{.x = reinterpret_cast<const cuda::Bits16*>(x.view().data()),
-                                 .rows = token_of.view().as<int32_t>(),
-                                 .x_stride = m.hidden,
-                                 .k = m.hidden,
-                                 .experts = reinterpret_cast<std::byte* const*>(pointers.view().data()),
-                                 .weight_offset = 0,
-                                 .n_tiles = static_cast<int32_t>(layout.gate_up_n_tiles),
-                                 .k_tiles = static_cast<int32_t>(layout.gate_up_k_tiles),
-                                 .offsets = count + 2 * (m.experts + 1),
-                                 .tile_starts = count + 3 * (m.experts + 1),
-                                 .next_tile = count + 4 * (m.experts + 1),
-                                 .expert_count = static_cast<int32_t>(m.experts),
-                                 .gate_up = true,
-                                 .out = bits(inner),
-                                 .out_stride = layout.inner_columns(),
-                                 .out_columns = m.intermediate,
-                                 .slots = slots};
-  const int32_t multiprocessors = bench.device().multiprocessors();
-  bench.measure(prefix + ": gate+up", 2 * flops, "TFLOP/s",
-                [&] { cuda::launch_grouped_gemm(params, multiprocessors, stream); });
-  // silu * up of random rows would overflow: the second product gets noise of its own.
-  const Tensor noise = bench.noise(DType::kBf16, {slots, layout.inner_columns()});
-  params.x = reinterpret_cast<const cuda::Bits16*>(noise.view().data());
-  params.rows = nullptr;
-  params.x_stride = params.k = layout.inner_columns();
-  params.weight_offset = layout.down_begin();
-  params.n_tiles = static_cast<int32_t>(layout.down_n_tiles);
-  params.k_tiles = static_cast<int32_t>(layout.down_k_tiles);
-  params.gate_up = false;
-  params.out = bits(y);
-  params.out_stride = params.out_columns = m.hidden;
-  bench.measure(prefix + ": down", flops, "TFLOP/s",
-                [&] { cuda::launch_grouped_gemm(params, multiprocessors, stream); });
-  bench.measure(prefix + ": combine", rows * static_cast<double>(m.hidden) * 2e-9, "TB/s", [&] {
-    cuda::launch_moe_combine({.y = bits(y),
-                              .slots = slot_of.view().as<int32_t>(),
-                              .weights = experts.weights.view().as<float>(),
-                              .out = out.view().as<float>(),
-                              .tokens = tokens,
-                              .hidden = m.hidden,
-                              .y_stride = m.hidden,
-                              .chosen = static_cast<int32_t>(m.chosen)},
-                             stream);
-  });
+  const double flops =
+      2 * static_cast<double>(tokens * m.chosen) * static_cast<double>(m.hidden * m.intermediate) / kTera;
+  {
+    const Tensor out(bench.device(), DType::kF32, {tokens, m.hidden});
+    cuda::CudaOps ops(bench.device(), limits_of(m, tokens));
+    const auto whole = [&] {
+      ops.moe(bench.stream(), {.x = x.view(),
+                               .ids = experts.ids.view(),
+                               .weights = experts.weights.view(),
+                               .experts = experts.blobs,
+                               .size = {m.hidden, m.intermediate},
+                               .out = out.view()});
+    };
+    bench.measure(prefix + ": whole", 3 * flops, "TFLOP/s", whole, out.view());
+  }
+  MoeParts parts(bench, m, experts, x);
+  parts.sort(prefix);
+  parts.gate_up(prefix, 2 * flops);
+  parts.down(prefix, flops);
+  parts.combine(prefix);
 }
 
 // Causal attention over sequences of one length.
 struct Attention {
-  Attention(Bench& bench, const Model& m, int64_t total, int64_t length)
+  Attention(Bench& bench, const ModelSizes& m, int64_t total, int64_t length)
       : q(bench.noise(DType::kBf16, {total, m.q_heads, m.head_dim})),
         k(bench.noise(DType::kBf16, {total, m.kv_heads, m.head_dim})),
         v(bench.noise(DType::kBf16, {total, m.kv_heads, m.head_dim})),
@@ -327,127 +293,163 @@ struct Attention {
   double flops = 0;
 };
 
-void bench_attention(Bench& bench, const Model& m, int64_t total, int64_t length,
+void bench_attention(Bench& bench, const ModelSizes& m, int64_t total, int64_t length,
                      cuda::AttentionChoice choice = cuda::AttentionChoice::kTensor) {
   const bool simple = choice == cuda::AttentionChoice::kSimple;
   const std::string name = fmt::format("attention{}/{} {}x{}", simple ? " simple" : "", m.name, total / length, length);
   if (!bench.wants(name)) return;
   cuda::CudaOps ops(bench.device(), {}, {.attention = choice});
   Attention attention(bench, m, total, length);
-  bench.measure(name, attention.flops / kTera, "TFLOP/s", [&] { ops.attention(bench.stream(), attention.args()); });
+  bench.measure(
+      name, attention.flops / kTera, "TFLOP/s", [&] { ops.attention(bench.stream(), attention.args()); },
+      attention.out.view());
 }
 
-// All operations of a layer, one after another, and each one's share.
-void bench_layer(Bench& bench, const Model& m, int64_t tokens, int64_t length) {
-  const std::string prefix = fmt::format("layer/{} {}x{}", m.name, tokens / length, length);
-  if (!bench.wants(prefix)) return;
-  cuda::CudaOps ops(bench.device(), limits_of(m, tokens));
-  const Experts experts(bench, m, tokens);
-  Attention attention(bench, m, tokens, length);
-  const int64_t q_dim = m.q_heads * m.head_dim;
-  const int64_t qkv_dim = q_dim + 2 * m.kv_heads * m.head_dim;
-  const PackedMatrix qkv_weight = bench.matrix(qkv_dim, m.hidden);
-  const PackedMatrix out_weight = bench.matrix(m.hidden, q_dim);
-  const PackedMatrix router = bench.matrix(m.experts, m.hidden);
-  const Tensor norm = bench.noise(DType::kF32, {m.hidden});
-  const Tensor head_norm = bench.noise(DType::kF32, {m.head_dim});
-  const Tensor frequencies = bench.noise(DType::kF32, {m.head_dim / 2});
-  Tensor residual = bench.noise(DType::kF32, {tokens, m.hidden});
-  Tensor delta = bench.noise(DType::kF32, {tokens, m.hidden});
-  Tensor normed = bench.noise(DType::kBf16, {tokens, m.hidden});
-  Tensor qkv = bench.noise(DType::kBf16, {tokens, qkv_dim});
-  Tensor logits = bench.noise(DType::kF32, {tokens, m.experts});
-  Tensor ids(bench.device(), DType::kI32, {tokens, m.chosen});
-  Tensor weights(bench.device(), DType::kF32, {tokens, m.chosen});
-  std::vector<int32_t> positions;
-  for (int64_t t = 0; t < tokens; ++t) positions.push_back(static_cast<int32_t>(t % length));
-  Stream& stream = bench.stream();
-  const std::vector<std::pair<std::string, std::function<void()>>> parts = {
-      {"norm",
-       [&] {
-         ops.residual_norm(stream, {residual.view(), delta.view(), norm.view(), 1e-6f, normed.view()});
-       }},
-      {"qkv",
-       [&] {
-         ops.linear(stream, {normed.view(), &qkv_weight, qkv.view()});
-       }},
-      {"rope",
-       [&] {
-         ops.rope(stream, {qkv.view(), positions, frequencies.view(), head_norm.view(), head_norm.view(), 1e-6f,
-                           attention.q.view(), attention.k.view(), attention.v.view()});
-       }},
-      {"attention", [&] { ops.attention(stream, attention.args()); }},
-      {"out",
-       [&] {
-         ops.linear(stream, {{attention.out.view().data(), DType::kBf16, {tokens, q_dim}}, &out_weight, delta.view()});
-       }},
-      {"norm 2",
-       [&] {
-         ops.residual_norm(stream, {residual.view(), delta.view(), norm.view(), 1e-6f, normed.view()});
-       }},
-      {"router",
-       [&] {
-         ops.linear(stream, {normed.view(), &router, logits.view()});
-       }},
-      {"route",
-       [&] {
-         ops.route(stream, {logits.view(), true, ids.view(), weights.view()});
-       }},
-      {"experts", [&] {
-         ops.moe(stream, {normed.view(),
-                          experts.ids.view(),
-                          experts.weights.view(),
-                          experts.blobs,
-                          {m.hidden, m.intermediate},
-                          delta.view()});
-       }}};
-  const double ms = bench.time([&] {
-    for (const auto& [name, run] : parts) run();
-  });
-  bench.report(prefix + fmt::format(": whole, of {}", m.layers), ms,
-               static_cast<double>(tokens) / static_cast<double>(m.layers), "Ktok/s");
-  for (const auto& [name, run] : parts) bench.report(prefix + ": " + name, bench.time(run), 0, "");
-  Tensor head_x = bench.noise(DType::kBf16, {64, m.hidden});
+// All operations of a layer but the head.
+class Layer {
+ public:
+  Layer(Bench& bench, const ModelSizes& m, int64_t tokens, int64_t length)
+      : ops(bench.device(), limits_of(m, tokens)),
+        stream_(bench.stream()),
+        m_(m),
+        tokens_(tokens),
+        experts_(bench, m, tokens),
+        attention_(bench, m, tokens, length),
+        qkv_weight_(bench.matrix(q_dim() + 2 * m.kv_heads * m.head_dim, m.hidden)),
+        out_weight_(bench.matrix(m.hidden, q_dim())),
+        router_(bench.matrix(m.experts, m.hidden)),
+        norm_(bench.noise(DType::kF32, {m.hidden})),
+        head_norm_(bench.noise(DType::kF32, {m.head_dim})),
+        frequencies_(bench.noise(DType::kF32, {m.head_dim / 2})),
+        residual_(bench.noise(DType::kF32, {tokens, m.hidden})),
+        delta_(bench.noise(DType::kF32, {tokens, m.hidden})),
+        normed_(bench.noise(DType::kBf16, {tokens, m.hidden})),
+        qkv_(bench.noise(DType::kBf16, {tokens, qkv_weight_.n})),
+        logits_(bench.noise(DType::kF32, {tokens, m.experts})),
+        ids_(bench.device(), DType::kI32, {tokens, m.chosen}),
+        weights_(bench.device(), DType::kF32, {tokens, m.chosen}) {
+    for (int64_t t = 0; t < tokens; ++t) positions_.push_back(static_cast<int32_t>(t % length));
+  }
+
+  using Part = std::pair<std::string, std::function<void()>>;
+  // In their order. They live as long as the layer.
+  [[nodiscard]] std::vector<Part> parts() {
+    return {{"norm", [this] { norm(); }},
+            {"qkv",
+             [this] {
+               ops.linear(stream_, {normed_.view(), &qkv_weight_, qkv_.view()});
+             }},
+            {"rope", [this] { rope(); }},
+            {"attention", [this] { ops.attention(stream_, attention_.args()); }},
+            {"out",
+             [this] {
+               ops.linear(stream_, {attended(), &out_weight_, delta_.view()});
+             }},
+            {"norm 2", [this] { norm(); }},
+            {"router",
+             [this] {
+               ops.linear(stream_, {normed_.view(), &router_, logits_.view()});
+             }},
+            {"route",
+             [this] {
+               ops.route(stream_, {logits_.view(), true, ids_.view(), weights_.view()});
+             }},
+            {"experts", [this] { moe(); }}};
+  }
+
+  cuda::CudaOps ops;
+
+ private:
+  [[nodiscard]] int64_t q_dim() const { return m_.q_heads * m_.head_dim; }
+  [[nodiscard]] TensorView attended() const { return {attention_.out.view().data(), DType::kBf16, {tokens_, q_dim()}}; }
+  void norm() { ops.residual_norm(stream_, {residual_.view(), delta_.view(), norm_.view(), 1e-6F, normed_.view()}); }
+  void rope() {
+    ops.rope(stream_, {qkv_.view(), positions_, frequencies_.view(), head_norm_.view(), head_norm_.view(), 1e-6F,
+                       attention_.q.view(), attention_.k.view(), attention_.v.view()});
+  }
+  void moe() {
+    ops.moe(stream_, {normed_.view(),
+                      experts_.ids.view(),
+                      experts_.weights.view(),
+                      experts_.blobs,
+                      {m_.hidden, m_.intermediate},
+                      delta_.view()});
+  }
+
+  Stream& stream_;
+  const ModelSizes& m_;
+  int64_t tokens_;
+  Experts experts_;
+  Attention attention_;
+  PackedMatrix qkv_weight_, out_weight_, router_;
+  Tensor norm_, head_norm_, frequencies_;
+  Tensor residual_, delta_, normed_, qkv_, logits_, ids_, weights_;
+  std::vector<int32_t> positions_;
+};
+
+void bench_head(Bench& bench, const ModelSizes& m, cuda::CudaOps& ops, const std::string& prefix) {
+  const Tensor x = bench.noise(DType::kBf16, {64, m.hidden});
   const PackedMatrix head = bench.matrix(m.vocabulary, m.hidden);
   std::vector<int64_t> offsets;
   std::vector<int32_t> candidates;
   for (int64_t r = 0; r <= 64; ++r) offsets.push_back(r * 4);
   for (int32_t c = 0; c < 256; ++c) candidates.push_back(c * 500);
-  Tensor head_logits(bench.device(), DType::kF32, {256});
-  Tensor log_sum_exp(bench.device(), DType::kF32, {64});
-  bench.measure(prefix + ": head of 64 rows", static_cast<double>(m.vocabulary * m.hidden) * 2e-9, "TB/s", [&] {
-    ops.head(stream, {head_x.view(), &head, offsets, candidates, head_logits.view(), log_sum_exp.view()});
-  });
+  const Tensor logits(bench.device(), DType::kF32, {256});
+  const Tensor log_sum_exp(bench.device(), DType::kF32, {64});
+  const auto run = [&] {
+    ops.head(bench.stream(), {x.view(), &head, offsets, candidates, logits.view(), log_sum_exp.view()});
+  };
+  bench.measure(prefix + ": head of 64 rows", static_cast<double>(m.vocabulary * m.hidden) * 2e-9, "TB/s", run,
+                logits.view());
 }
 
-void run(int32_t device, const std::string& only, const std::string& json) {
-  Bench bench(device, only, json);
-  for (const int64_t tokens : {4096, 16384, 65536}) bench_moe(bench, kQwen30B, tokens);
-  for (const int64_t tokens : {4096, 16384, 65536}) bench_moe(bench, kQwen235B, tokens);
-  for (const int64_t length : {512, 2048, 8192, 32768}) bench_attention(bench, kQwen30B, 32768, length);
-  bench_attention(bench, kQwen30B, 131'072, 131'072);
-  bench_attention(bench, kQwen30B, 32768, 8192, cuda::AttentionChoice::kSimple);
+// The layer, and each operation's share.
+void bench_layer(Bench& bench, const ModelSizes& m, int64_t tokens, int64_t length) {
+  const std::string prefix = fmt::format("layer/{} {}x{}", m.name, tokens / length, length);
+  if (!bench.wants(prefix)) return;
+  Layer layer(bench, m, tokens, length);
+  const std::vector<Layer::Part> parts = layer.parts();
+  const double ms = bench.time([&] {
+    for (const auto& [name, run] : parts) run();
+  });
+  bench.report(prefix + fmt::format(": whole, of {}", m.layers), ms,
+               static_cast<double>(tokens) / static_cast<double>(m.layers), "Ktok/s");
+  for (const auto& [name, run] : parts) bench.report(fmt::format("{}: {}", prefix, name), bench.time(run), 0, "");
+  bench_head(bench, m, layer.ops, prefix);
+}
+
+void run(const BenchOptions& options) {
+  Bench bench(options);
+  const ModelSizes qwen_30b = sizes_of("Qwen3-30B-A3B", "30B");
+  const ModelSizes qwen_235b = sizes_of("Qwen3-235B-A22B", "235B");
+  for (const int64_t tokens : {4096, 16384, 65536}) bench_moe(bench, qwen_30b, tokens);
+  for (const int64_t tokens : {4096, 16384, 65536}) bench_moe(bench, qwen_235b, tokens);
+  for (const int64_t length : {512, 2048, 4096, 8192, 32768}) bench_attention(bench, qwen_30b, 32768, length);
+  bench_attention(bench, qwen_30b, 131'072, 131'072);
+  for (const int64_t length : {512, 4096, 32768}) bench_attention(bench, qwen_235b, 32768, length);
+  bench_attention(bench, qwen_30b, 32768, 8192, cuda::AttentionChoice::kSimple);
   bench_dense(bench);
-  bench_layer(bench, kQwen30B, 16384, 512);
-  bench_layer(bench, kQwen30B, 32768, 4096);
-  bench_layer(bench, kQwen235B, 16384, 4096);
+  bench_layer(bench, qwen_30b, 16384, 512);
+  bench_layer(bench, qwen_30b, 32768, 4096);
+  bench_layer(bench, qwen_235b, 16384, 4096);
+  for (const ModelSizes& model : {qwen_30b, qwen_235b}) bench_rows(bench, model, 32768);
   bench_copies(bench);
 }
 
 }  // namespace
-}  // namespace zp
+}  // namespace zp::bench
 
 int main(int argc, char** argv) {
   CLI::App app("What the operations reach on a GPU");
-  int32_t device = 0;
-  std::string only;
-  std::string json;
-  app.add_option("--device", device, "The GPU's number");
-  app.add_option("--only", only, "Only measurements whose name begins so");
-  app.add_option("--json", json, "Write a JSON line a measurement to this file");
+  zp::bench::BenchOptions options;
+  app.add_option("--device", options.device, "The GPU's number");
+  app.add_option("--only", options.only, "Only measurements whose name begins so");
+  app.add_option("--json", options.json, "Write a JSON line a measurement to this file");
+  app.add_option("--commit", options.commit, "Noted in the lines");
   CLI11_PARSE(app, argc, argv);
+  options.command = zp::bench::command_of(argc, argv);
   try {
-    zp::run(device, only, json);
+    zp::bench::run(options);
   } catch (const zp::Error& error) {
     fmt::print(stderr, "cuda_bench: {}\n", error.what());
     return 1;

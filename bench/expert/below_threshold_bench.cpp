@@ -1,7 +1,7 @@
 // The degradation curve: tokens a step against throughput and exposed time, for each way to get tokens and experts
 // together and for the automatic choice, at several link speeds. On paced virtual ranks, all of which run steps of the
 // same size at once; figures are comparisons within one run.
-//   build/bench/below_threshold_bench [--out FILE.jsonl] [--quick] [--placing gathered2|gathered4|host1]
+//   build/bench/below_threshold_bench [--out FILE.jsonl --commit HASH] [--quick] [--placing gathered2|gathered4|host1]
 //                                     [--threshold 64|256|1024]
 // A link's speed is given as its threshold: the tokens of a layer that take as long to compute as its gather takes.
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -41,6 +41,8 @@ constexpr std::array<Placed, 3> kPlaced = {{{"gathered2", ExpertMode::kGathered,
 
 struct Options {
   std::string out;
+  std::string commit;
+  std::string command;
   std::string placing;
   std::string threshold;
   bool quick = false;
@@ -51,7 +53,10 @@ class Ranks final {
  public:
   Ranks(const EngineConfig& config, const ModelFiles& files) : ranks_(config, files) { ranks_.make(); }
 
-  /// Runs `warm_up` + `steps` steps of `tokens` on every rank at once; the reports of the last `steps` of all ranks.
+  [[nodiscard]] std::string device() const { return ranks_.description().device; }
+
+  /// Runs `warm_up` + `steps` steps of `tokens` on every rank at once; the reports of the last `steps` of all ranks,
+  /// the first of the first rank first.
   std::vector<StepReport> run(int64_t tokens, int32_t warm_up, int32_t steps) {
     // Others' steps are of different tokens, so that not all route alike.
     auto by_rank =
@@ -154,14 +159,35 @@ uint64_t bandwidth_of(const EngineConfig& config, const ModelFiles& files, int64
   return static_cast<uint64_t>(bytes / (static_cast<double>(threshold_tokens) * kTokenLayerSeconds));
 }
 
+using AllWays = std::vector<std::pair<Way, std::unique_ptr<Ranks>>>;
+
+/// Steps of `tokens` by all ways; the reports of each. Ways take turns, so that what else the machine does hits all
+/// alike; each turn begins with ranks in step. Before they are measured, the automatic choice has time to learn, and
+/// links to end what earlier steps left. A turn is as many steps as a second holds: small ones, which suffer most from
+/// the machine, are many.
+std::vector<std::vector<StepReport>> run_in_turns(const AllWays& all, int64_t tokens, bool quick) {
+  std::vector<int32_t> steps;
+  for (const auto& [way, ranks] : all) {
+    const double seconds = ranks->run(tokens, way.below == BelowThreshold::kAuto ? 6 : 1, 1).front().seconds;
+    (void)ranks->run(tokens, static_cast<int32_t>(std::clamp(0.5 / seconds, 0.0, 30.0)), 1);
+    steps.push_back(static_cast<int32_t>(std::clamp((quick ? 0.3 : 1.0) / seconds, 1.0, 12.0)));
+  }
+  std::vector<std::vector<StepReport>> reports(all.size());
+  const int32_t rounds = quick || tokens >= 2048 ? 2 : 4;
+  for (int32_t round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < all.size(); ++i)
+      for (StepReport& report : all[i].second->run(tokens, 1, steps[i])) reports[i].push_back(std::move(report));
+  return reports;
+}
+
 /// Runs all ways at one link speed, and writes a line for each cell. Returns the worst of auto over best.
 double run_link(const EngineConfig& base, const ModelFiles& files, const Placed& placed, int64_t threshold_tokens,
-                const Options& options, std::ostream* out) {
+                const Options& options, ResultFile& out) {
   EngineConfig config = base;
   const uint64_t bandwidth = bandwidth_of(base, files, threshold_tokens);
   config.experts.peer_link = {.bytes_per_second = bandwidth, .latency_us = kLatencyUs};
   config.experts.host_link = config.experts.peer_link;
-  std::vector<std::pair<Way, std::unique_ptr<Ranks>>> all;
+  AllWays all;
   for (const Way& way : kWays) {
     if (way.below == BelowThreshold::kSendActivations && placed.mode != ExpertMode::kGathered) continue;
     config.experts.below_threshold = way.below;
@@ -174,20 +200,7 @@ double run_link(const EngineConfig& base, const ModelFiles& files, const Placed&
   const std::vector<int64_t> sizes =
       options.quick ? std::vector<int64_t>{8, 128} : std::vector<int64_t>{8, 32, 128, 512, 2048};
   for (const int64_t tokens : sizes) {
-    // Ways take turns, so that what else the machine does hits all alike; each turn begins with ranks in step. Before
-    // they are measured, the automatic choice has time to learn, and links to end what earlier steps left. A turn is as
-    // many steps as a second holds: small ones, which suffer most from the machine, are many.
-    std::vector<int32_t> steps;
-    std::vector<std::vector<StepReport>> reports(all.size());
-    for (auto& [way, ranks] : all) {
-      const double seconds = ranks->run(tokens, way.below == BelowThreshold::kAuto ? 6 : 1, 1).front().seconds;
-      (void)ranks->run(tokens, static_cast<int32_t>(std::clamp(0.5 / seconds, 0.0, 30.0)), 1);
-      steps.push_back(static_cast<int32_t>(std::clamp((options.quick ? 0.3 : 1.0) / seconds, 1.0, 12.0)));
-    }
-    const int32_t rounds = options.quick || tokens >= 2048 ? 2 : 4;
-    for (int32_t round = 0; round < rounds; ++round)
-      for (size_t i = 0; i < all.size(); ++i)
-        for (StepReport& report : all[i].second->run(tokens, 1, steps[i])) reports[i].push_back(std::move(report));
+    const std::vector<std::vector<StepReport>> reports = run_in_turns(all, tokens, options.quick);
     double best = 1e300;
     for (size_t i = 0; i < all.size(); ++i) {
       const Way& way = all[i].first;
@@ -203,18 +216,27 @@ double run_link(const EngineConfig& base, const ModelFiles& files, const Placed&
       fmt::print("{:>7}  {:<18}{:>10.2f}{:>12.0f}{:>9.1f}%  {}\n", tokens, way.name, 1e3 * f.seconds, rate,
                  100 * f.exposed_seconds / f.seconds, ran_as);
       std::fflush(stdout);
-      if (out == nullptr) continue;
-      *out << fmt::format(R"({{"benchmark":"below_threshold","placing":"{}","ranks":{},"threshold_tokens":{},)"
-                          R"("link_bytes_per_second":{},"link_latency_us":{},"tokens":{},"mode":"{}","ran_as":"{}",)"
-                          R"("ran_as_share":{:.3f},"steps":{},"step_seconds":{:.6f},"step_seconds_min":{:.6f},)"
-                          R"("step_seconds_max":{:.6f},"exposed_seconds":{:.6f},"tokens_per_second":{:.1f},)"
-                          R"("auto_over_best":{},"token_layer_seconds":{},"seed":{}}})",
-                          placed.name, placed.ranks, threshold_tokens, bandwidth, kLatencyUs, tokens, way.name,
-                          to_string(f.ran_as), f.share, reports[i].size(), f.seconds, f.seconds_min, f.seconds_max,
-                          f.exposed_seconds, rate, chooses ? fmt::format("{:.4f}", f.seconds / best) : "null",
-                          kTokenLayerSeconds, kSeed)
-           << '\n';
-      out->flush();
+      out.write(
+          {{"benchmark", "below_threshold"},
+           {"placing", placed.name},
+           {"ranks", placed.ranks},
+           {"threshold_tokens", threshold_tokens},
+           {"link_bytes_per_second", bandwidth},
+           {"link_latency_us", kLatencyUs},
+           {"tokens", tokens},
+           {"mode", way.name},
+           {"ran_as", to_string(f.ran_as)},
+           {"ran_as_share", f.share},
+           {"steps", reports[i].size()},
+           {"step_seconds", f.seconds},
+           {"step_seconds_min", f.seconds_min},
+           {"step_seconds_max", f.seconds_max},
+           {"exposed_seconds", f.exposed_seconds},
+           {"tokens_per_second", rate},
+           {"auto_over_best", chooses ? nlohmann::ordered_json(f.seconds / best) : nullptr},
+           {"token_layer_seconds", kTokenLayerSeconds}},
+          {.command = options.command, .commit = options.commit, .device = all[i].second->device(), .seed = kSeed},
+          hash_of(reports[i].front().result));
     }
   }
   return worst;
@@ -222,12 +244,15 @@ double run_link(const EngineConfig& base, const ModelFiles& files, const Placed&
 
 Options parse(int argc, char** argv) {
   Options options;
+  options.command = command_of(argc, argv);
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--quick") {
       options.quick = true;
     } else if (argument == "--out" && i + 1 < argc) {
       options.out = argv[++i];
+    } else if (argument == "--commit" && i + 1 < argc) {
+      options.commit = argv[++i];
     } else if (argument == "--placing" && i + 1 < argc) {
       options.placing = argv[++i];
     } else if (argument == "--threshold" && i + 1 < argc) {
@@ -240,15 +265,11 @@ Options parse(int argc, char** argv) {
 }
 
 int run(const Options& options) {
+  ResultFile out(options.out, options.commit, std::ios::app);
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("zp_below_threshold_{}", ::getpid());
   std::filesystem::create_directories(folder);
   write_random_checkpoint(folder, {}, kSeed);
-  std::ofstream out;
-  if (!options.out.empty()) {
-    out.open(options.out, std::ios::app);
-    if (!out) fail(ErrorCode::kIo, "cannot write {}", options.out);
-  }
   double worst = 0;
   {
     const ModelFiles files(folder);
@@ -257,7 +278,7 @@ int run(const Options& options) {
       const EngineConfig config = config_of(folder, placed, files.shape());
       for (const int64_t threshold : {64, 256, 1024})
         if (options.threshold.empty() || options.threshold == std::to_string(threshold))
-          worst = std::max(worst, run_link(config, files, placed, threshold, options, out.is_open() ? &out : nullptr));
+          worst = std::max(worst, run_link(config, files, placed, threshold, options, out));
     }
   }
   std::filesystem::remove_all(folder);

@@ -26,7 +26,7 @@ struct StoredMatrix {
 // bf16 numbers of about 0.01, positive and negative, to be written again and again. Its size is odd, so that matrices
 // differ.
 std::vector<uint16_t> some_numbers() {
-  std::mt19937 random(1);
+  std::mt19937 random(kCheckpointSeed);
   std::vector<uint16_t> numbers((size_t{4} << 20) + 1);
   for (uint16_t& number : numbers) {
     const auto bits = static_cast<uint32_t>(random());

@@ -1,7 +1,7 @@
 // How fast a checkpoint's weights get to where steps use them, beside what a plain copy from pinned host memory
 // reaches.
 //   build/bench/load_bench [--device cuda] [--model Qwen3-30B-A3B --layers 17] [--folder DIR] [--experts resident|host]
-//                          [--threads N] [--repeat N] [--json FILE]
+//                          [--threads N] [--repeat N] [--json FILE --commit HASH]
 // Without --model a small checkpoint is written to a folder of its own, which goes with the program. With --folder the
 // checkpoint is written there unless there is one, and stays. The first repetition may read from disk; the others read
 // what the system kept of the files.
@@ -13,11 +13,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/load/bulk_checkpoint.h"
+#include "bench/result_lines.h"
 #include "zp/base/clock.h"
 #include "zp/base/error.h"
 #include "zp/base/host_info.h"
@@ -35,6 +38,8 @@ struct Options {
   std::string folder;
   std::string experts = "resident";
   std::string json;
+  std::string commit;
+  std::string command;
   int32_t layers = 0;
   int32_t threads = 0;
   int32_t repeat = 3;
@@ -103,7 +108,8 @@ ExpertMode mode_of(const std::string& experts) {
   fail(ErrorCode::kInvalidArgument, "--experts is '{}'; it must be resident or host", experts);
 }
 
-void run(const Options& options, const std::string& command) {
+void run(const Options& options) {
+  ResultFile results(options.json, options.commit, std::ios::app);
   const bool own = options.folder.empty();
   const std::filesystem::path folder =
       own ? std::filesystem::temp_directory_path() / fmt::format("zp_load_bench_{}", ::getpid())
@@ -128,7 +134,10 @@ void run(const Options& options, const std::string& command) {
   config.max_context_tokens = 4096;
   config.kv_cache_bytes = 0;
   config.experts.mode = mode_of(options.experts);
-  const double copy = copy_rate(*make_device(parse_device(options.device)));
+  const auto [copy, device] = [&] {
+    const std::unique_ptr<Device> made = make_device(parse_device(options.device));
+    return std::pair(copy_rate(*made), made->description());
+  }();
   std::vector<double> rates;
   Loading last;
   for (int32_t i = 0; i < options.repeat; ++i) {
@@ -138,18 +147,20 @@ void run(const Options& options, const std::string& command) {
     rates.push_back(last.rate());
   }
   std::ranges::sort(rates);
-  if (options.json.empty()) return;
-  const ModelFiles files(folder);
-  std::ofstream file(options.json, std::ios::app);
-  file << fmt::format(
-      R"({{"bench":"load","model":"{}","layers":{},"dtype":"bf16","device":"{}","experts":"{}","threads":{},"bytes":{},)"
-      R"("seconds":{:.4f},"gb_per_s":{:.3f},"gb_per_s_median":{:.3f},"copy_gb_per_s":{:.3f},"command":"{}"}})"
-      "\n",
-      options.model.empty() ? "small" : options.model, files.shape().layers, options.device, options.experts,
-      options.threads > 0 ? options.threads : usable_cores(), last.bytes, last.seconds, last.rate() * 1e-9,
-      rates[rates.size() / 2] * 1e-9, copy * 1e-9, command);
-  file.close();
-  if (!file) fail(ErrorCode::kIo, "cannot write {}", options.json);
+  // What is loaded is checked by tests; the bytes of the checkpoint are the same everywhere.
+  results.write({{"bench", "load"},
+                 {"model", options.model.empty() ? "small" : options.model},
+                 {"layers", ModelFiles(folder).shape().layers},
+                 {"dtype", "bf16"},
+                 {"experts", options.experts},
+                 {"threads", options.threads > 0 ? options.threads : usable_cores()},
+                 {"bytes", last.bytes},
+                 {"seconds", last.seconds},
+                 {"gb_per_s", last.rate() * 1e-9},
+                 {"gb_per_s_median", rates[rates.size() / 2] * 1e-9},
+                 {"copy_gb_per_s", copy * 1e-9}},
+                {.command = options.command, .commit = options.commit, .device = device, .seed = kCheckpointSeed},
+                std::nullopt);
 }
 
 }  // namespace
@@ -166,11 +177,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Threads that load; 0: all cores");
   app.add_option("--repeat", options.repeat, "Loadings")->check(CLI::Range(1, 100));
   app.add_option("--json", options.json, "Append a JSON line to this file");
+  app.add_option("--commit", options.commit, "Noted in the line");
   CLI11_PARSE(app, argc, argv);
-  std::string command;
-  for (int i = 0; i < argc; ++i) command += fmt::format("{}{}", i == 0 ? "" : " ", argv[i]);
+  options.command = zp::bench::command_of(argc, argv);
   try {
-    zp::bench::run(options, command);
+    zp::bench::run(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "load_bench: {}\n", error.what());
     return 1;

@@ -2,7 +2,6 @@
 #include "bench/model/bench_ranks.h"
 
 #include <algorithm>
-#include <bit>
 #include <random>
 
 namespace zp::bench {
@@ -11,19 +10,6 @@ namespace {
 double median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[values.size() / 2];
-}
-
-// FNV-1a over the results' bits.
-uint64_t hash_of(const ForwardResult& result) {
-  uint64_t hash = 0xCBF29CE484222325U;
-  const auto add = [&](const std::vector<float>& values) {
-    for (const float value : values)
-      for (int32_t shift = 0; shift < 32; shift += 8)
-        hash = (hash ^ (std::bit_cast<uint32_t>(value) >> shift & 0xffU)) * 0x100000001B3U;
-  };
-  add(result.logits);
-  add(result.log_sum_exp);
-  return hash;
 }
 
 }  // namespace

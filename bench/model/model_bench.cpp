@@ -1,7 +1,8 @@
 // Prefill of a whole model of random weights: tokens/s, MFU and exposed time for shapes of steps, places of experts and
 // ways to get them; a JSON line a measurement, and where the time goes.
-//   build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --shapes 32x512,8x4096,1x32768 --stages --json
-//   FILE build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --experts resident,host
+//   build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --shapes 32x512,8x4096,1x32768 --stages
+//       [--json FILE --commit HASH]
+//   build/bench/model_bench --model random:Qwen3-30B-A3B --device cuda --experts resident,host
 //       --modes gather-all,fetch-routed --sweep 60000      the curve from an eighth to twice these tokens a step
 // A figure is the median of five steps after two more, each of one step's submission to its results on the host, the
 // output head for one row a request included; no prefix is shared. FLOPs are those of src/zp/shape/flops.h without the
@@ -12,7 +13,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,6 +22,7 @@
 
 #include "bench/model/bench_ranks.h"
 #include "bench/model/stage_table.h"
+#include "bench/result_lines.h"
 #include "zp/base/error.h"
 #include "zp/base/host_info.h"
 #include "zp/base/human.h"
@@ -45,7 +46,7 @@ struct Options {
   std::string dtype = "bf16";
   std::string hardware;
   std::string json;
-  std::string commit = "unknown";
+  std::string commit;
   std::string command;
   int32_t warm_up = 2;
   int32_t steps = 5;
@@ -111,12 +112,11 @@ double flops_of(const ModelShape& m, const StepShape& shape) {
 /// Runs cells and writes them down.
 class Bench final {
  public:
-  explicit Bench(const Options& options) : options_(options), source_(open_source(options.config)) {
+  explicit Bench(const Options& options)
+      : options_(options),
+        results_file_(options.json, options.commit, std::ios::trunc),
+        source_(open_source(options.config)) {
     if (!options.hardware.empty()) hardware_ = find_hardware(options.hardware);
-    if (!options.json.empty()) {
-      file_.open(options.json);
-      if (!file_) fail(ErrorCode::kIo, "cannot write {}", options.json);
-    }
     shapes_ = options.sweep_tokens > 0 ? sweep_shapes(options.sweep_tokens, options.sweep_context)
                                        : parse_shapes(options.shapes);
     if (shapes_.empty()) fail(ErrorCode::kInvalidArgument, "--shapes is empty");
@@ -183,11 +183,15 @@ class Bench final {
     line["expert_skew_asked"] = routes.asked_skew;
     line["expert_skew"] = std::isfinite(routes.skew_mean) ? nlohmann::ordered_json(routes.skew_mean) : nullptr;
     if (stages) line["profile"] = stage_json(*stages, hardware_);
-    print_cell(line);
+    print_cell(line, measured.output_hash);
     if (stages) fmt::print("{}", stage_text(*stages, hardware_));
     (void)std::fflush(stdout);
-    if (!file_.is_open()) return;
-    file_ << line.dump() << "\n" << std::flush;
+    results_file_.write(std::move(line),
+                        {.command = options_.command,
+                         .commit = options_.commit,
+                         .device = ranks.description().device,
+                         .seed = options_.config.random.seed},
+                        measured.output_hash);
   }
 
   void note_results(const StepShape& shape, const Measured& measured) {
@@ -225,7 +229,6 @@ class Bench final {
             {"model", options_.model},
             {"layers", source_->shape().layers},
             {"dtype", options_.dtype},
-            {"gpu", ranks.description().device},
             {"gpus", options_.config.ranks},
             {"strategy", options_.config.strategy},
             {"experts", experts},
@@ -247,29 +250,25 @@ class Bench final {
             {"device_bytes_used", ranks.device_bytes_used()},
             {"host_peak_bytes", peak_resident_bytes()},
             {"operations", ranks.description().operations},
-            {"command", options_.command},
-            {"commit", options_.commit},
-            {"seed", options_.config.random.seed},
-            {"output_hash", fmt::format("{:016x}", measured.output_hash)},
             {"repeatable", measured.repeatable}};
   }
 
-  static void print_cell(const nlohmann::ordered_json& line) {
+  static void print_cell(const nlohmann::ordered_json& line, uint64_t output_hash) {
     const nlohmann::ordered_json& mfu = line["mfu"];
-    fmt::print("{}x{} {} {}: {:.2f} ms ({:.2f} to {:.2f}), {:.0f} tokens/s{}, exposed {:.1f} %, outputs {}{}\n",
+    fmt::print("{}x{} {} {}: {:.2f} ms ({:.2f} to {:.2f}), {:.0f} tokens/s{}, exposed {:.1f} %, outputs {:016x}{}\n",
                line["requests"].get<int64_t>(), line["context"].get<int64_t>(), line["experts"].get<std::string>(),
                line["mode"].get<std::string>(), line["step_ms"].get<double>(), line["step_ms_min"].get<double>(),
                line["step_ms_max"].get<double>(), line["tokens_per_s_per_gpu"].get<double>(),
                mfu.is_null() ? "" : fmt::format(", MFU {:.1f} %", 100 * mfu.get<double>()),
-               100 * line["exposed_fraction"].get<double>(), line["output_hash"].get<std::string>(),
+               100 * line["exposed_fraction"].get<double>(), output_hash,
                line["repeatable"].get<bool>() ? "" : " (NOT the same every step)");
   }
 
   Options options_;
+  ResultFile results_file_;
   std::unique_ptr<WeightSource> source_;
   std::vector<StepShape> shapes_;
   std::optional<HardwareProfile> hardware_;
-  std::ofstream file_;
   std::map<std::pair<int64_t, int64_t>, uint64_t> results_;  // hashes, by shape
   bool same_ = true;
 };
@@ -316,7 +315,7 @@ int main(int argc, char** argv) {
   options.config.model = options.model;
   options.config.compute = options.dtype == "f32" ? zp::ComputeType::kF32 : zp::ComputeType::kBf16;
   if (options.hardware.empty() && options.config.device != "cpu") options.hardware = "h200";
-  options.command = fmt::format("model_bench {}", fmt::join(argv + 1, argv + argc, " "));
+  options.command = zp::bench::command_of(argc, argv);
   try {
     return zp::bench::Bench(options).run() ? 0 : 1;
   } catch (const zp::Error& error) {

@@ -10,6 +10,14 @@ namespace {
 
 double bytes_of(const ConstTensorView& view) { return view.empty() ? 0 : static_cast<double>(view.size_bytes()); }
 
+// What a norm reads and writes but for what it adds.
+double norm_bytes_alone(const ResidualNormArgs& args, bool adds) {
+  return (adds ? 2 : 1) * bytes_of(args.residual) + bytes_of(args.out);
+}
+double norm_bytes(const ResidualNormArgs& args) {
+  return norm_bytes_alone(args, !args.delta.empty()) + bytes_of(args.delta);
+}
+
 double reached_seconds(const Event& event) {
   const std::optional<int64_t> reached_ns = event.reached_ns();
   ZP_CHECK(reached_ns.has_value(), "a pass is looked at before it has run");
@@ -70,17 +78,15 @@ void TimedOps::embed(Stream& stream, const EmbedArgs& args) {
 }
 
 void TimedOps::residual_norm(Stream& stream, const ResidualNormArgs& args) {
-  const double written = args.delta.empty() ? 0 : bytes_of(args.residual);
-  const double bytes = bytes_of(args.residual) + written + bytes_of(args.delta) + bytes_of(args.out);
-  time(stream, "norms", {.bytes = bytes}, [&] { inner().residual_norm(stream, args); });
+  time(stream, "norms", {.bytes = norm_bytes(args)}, [&] { inner().residual_norm(stream, args); });
 }
 
 void TimedOps::linear(Stream& stream, const LinearArgs& args) {
   const auto features = static_cast<double>(args.weight->n) * static_cast<double>(args.weight->k);
-  const Work work{
-      .kind = StageKind::kDense,
-      .flops = 2 * static_cast<double>(args.x.dim(0)) * features,
-      .bytes = bytes_of(args.x) + bytes_of(args.out) + static_cast<double>(args.weight->buffer.size_bytes())};
+  const Work work{.kind = StageKind::kDense,
+                  .flops = 2 * static_cast<double>(args.x.dim(0)) * features,
+                  .bytes = bytes_of(args.x) + (args.add ? 2 : 1) * bytes_of(args.out) +
+                           static_cast<double>(args.weight->buffer.size_bytes())};
   time(stream, product_name(args.weight->n, args.weight->k), work, [&] { inner().linear(stream, args); });
 }
 
@@ -122,7 +128,8 @@ void TimedOps::end_stage(Stream& stream, std::string_view stage) {
   stage_begin_ = std::move(end);
 }
 
-// What a backend tells apart is timed apart; what is left after the last part it told of is the sum of the experts.
+// What a backend tells apart is timed apart; what is left after the last part it told of is the sum of the experts, and
+// the norm that follows.
 void TimedOps::moe(Stream& stream, const MoeArgs& args) {
   if (!recording_) return inner().moe(stream, args);
   MoeArgs observed = args;
@@ -131,7 +138,8 @@ void TimedOps::moe(Stream& stream, const MoeArgs& args) {
   stage_begin_ = stream.record(EventTiming::kTimed);
   inner().moe(stream, observed);
   const bool parts = entries_.size() > before;
-  entries_.push_back({parts ? "combine" : "experts", *stage_begin_, stream.record(EventTiming::kTimed)});
+  const char* sum = args.norm_follows() ? "combine and norm" : "combine";
+  entries_.push_back({parts ? sum : "experts", *stage_begin_, stream.record(EventTiming::kTimed)});
 
   const auto slots = static_cast<double>(args.ids.elements());
   const auto hidden = static_cast<double>(args.size.hidden);
@@ -144,16 +152,17 @@ void TimedOps::moe(Stream& stream, const MoeArgs& args) {
   const Work down{.kind = StageKind::kExperts,
                   .flops = 2 * slots * hidden * intermediate,
                   .bytes = weights + slots * (intermediate + hidden) * element};
-  const Work combine{.bytes = slots * hidden * element + bytes_of(args.out)};
+  const double after_sum = args.norm_follows() ? norm_bytes_alone(args.then, true) : bytes_of(args.out);
+  const Work combine{.bytes = slots * hidden * element + after_sum};
   if (parts) {
     add_work("sort", {.bytes = 3 * bytes_of(args.ids)});
     add_work("experts gate+up", gate_up);
     add_work("experts down", down);
-    add_work("combine", combine);
+    add_work(sum, combine);
   } else {
     add_work("experts", {.kind = StageKind::kExperts,
                          .flops = gate_up.flops + down.flops,
-                         .bytes = 3 * weights + bytes_of(args.x) + bytes_of(args.out)});
+                         .bytes = 3 * weights + bytes_of(args.x) + after_sum});
   }
 }
 

@@ -1,16 +1,22 @@
 // GFLOP/s of a core, for the operations at the shapes of Qwen3-30B-A3B and of a tiny model, run on all usable cores.
 //   build/bench/ops_bench --benchmark_repetitions=8 --benchmark_enable_random_interleaving
+//     [--benchmark_out=FILE --commit HASH]
 // Rates are of processor time, summed over threads: they hold on a machine that others use too, as far as those leave
 // the caches alone. The time column is what a caller waits. Take best and median over the repetitions, and read them
 // beside the ceilings (ceiling_bench.cpp).
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bench/model_sizes.h"
+#include "bench/result_lines.h"
 #include "zp/device/cpu/cpu_device.h"
 #include "zp/ops/cpu/cpu_ops.h"
 #include "zp/tensor/tensor.h"
@@ -18,23 +24,23 @@
 namespace zp {
 namespace {
 
-struct Model {
-  int64_t hidden;
-  int64_t q_heads;
-  int64_t kv_heads;
-  int64_t head_dim;
-  int64_t experts;
-  int64_t chosen;
-  int64_t intermediate;
-  int64_t vocabulary;
-};
-constexpr Model kQwen30B{2048, 32, 4, 128, 128, 8, 768, 151936};
-constexpr Model kTiny{192, 4, 2, 48, 16, 4, 128, 4096};
+using bench::ModelSizes;
+
+constexpr uint64_t kSeed = 1;
+constexpr ModelSizes kTiny{.name = "tiny",
+                           .hidden = 192,
+                           .q_heads = 4,
+                           .kv_heads = 2,
+                           .head_dim = 48,
+                           .experts = 16,
+                           .chosen = 4,
+                           .intermediate = 128,
+                           .vocabulary = 4096};
 
 /// A device with operations, and tensors filled with noise.
 class Bench final {
  public:
-  Bench(DType activation, const Model& model, int64_t tokens)
+  Bench(DType activation, const ModelSizes& model, int64_t tokens)
       : device_(0, 0),
         ops_(device_, cpu::detect_isa(), activation,
              {.moe_tokens = tokens,
@@ -72,15 +78,18 @@ class Bench final {
   cpu::CpuDevice device_;
   cpu::CpuOps ops_;
   std::unique_ptr<Stream> stream_;
-  std::mt19937_64 engine_{1};
+  std::mt19937_64 engine_{kSeed};
 };
 
-void report(benchmark::State& state, Bench& bench, double flops) {
+// `out`: what every iteration made anew, whose hash is told.
+void report(benchmark::State& state, Bench& bench, double flops, const ConstTensorView& out) {
   state.counters["GFLOP/s"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
-  state.SetLabel(std::string(bench.ops().description()));
+  bench::OutputHash hash;
+  hash.add(std::span(out.data(), out.size_bytes()));
+  state.SetLabel(fmt::format("{}, output {:016x}", bench.ops().description(), hash.value()));
 }
 
-void linear(benchmark::State& state, DType activation, const Model& model, int64_t n, int64_t k) {
+void linear(benchmark::State& state, DType activation, const ModelSizes& model, int64_t n, int64_t k) {
   const int64_t tokens = state.range(0);
   Bench bench(activation, model, 1);
   const Tensor x = bench.noise(activation, {tokens, k});
@@ -90,10 +99,10 @@ void linear(benchmark::State& state, DType activation, const Model& model, int64
     bench.ops().linear(bench.stream(), {.x = x.view(), .weight = &weight, .out = out.view()});
     bench.stream().synchronize();
   }
-  report(state, bench, 2.0 * static_cast<double>(tokens * n * k));
+  report(state, bench, 2.0 * static_cast<double>(tokens * n * k), out.view());
 }
 
-void moe(benchmark::State& state, DType activation, const Model& model) {
+void moe(benchmark::State& state, DType activation, const ModelSizes& model) {
   const int64_t tokens = state.range(0);
   Bench bench(activation, model, tokens);
   const ExpertSize size{.hidden = model.hidden, .intermediate = model.intermediate};
@@ -129,10 +138,10 @@ void moe(benchmark::State& state, DType activation, const Model& model) {
                                      .out = out.view()});
     bench.stream().synchronize();
   }
-  report(state, bench, 6.0 * static_cast<double>(tokens * model.chosen * size.hidden * size.intermediate));
+  report(state, bench, 6.0 * static_cast<double>(tokens * model.chosen * size.hidden * size.intermediate), out.view());
 }
 
-void attention(benchmark::State& state, DType activation, const Model& model) {
+void attention(benchmark::State& state, DType activation, const ModelSizes& model) {
   const auto tokens = static_cast<int32_t>(state.range(0));
   Bench bench(activation, model, 1);
   const Tensor q = bench.noise(activation, {tokens, model.q_heads, model.head_dim});
@@ -148,10 +157,10 @@ void attention(benchmark::State& state, DType activation, const Model& model) {
   }
   // Only what is seen counts: half of the square.
   const double pairs = 0.5 * static_cast<double>(tokens) * static_cast<double>(tokens + 1);
-  report(state, bench, 4.0 * pairs * static_cast<double>(model.q_heads * model.head_dim));
+  report(state, bench, 4.0 * pairs * static_cast<double>(model.q_heads * model.head_dim), out.view());
 }
 
-void head(benchmark::State& state, DType activation, const Model& model) {
+void head(benchmark::State& state, DType activation, const ModelSizes& model) {
   const int64_t rows = state.range(0);
   Bench bench(activation, model, rows);
   const Tensor x = bench.noise(activation, {rows, model.hidden});
@@ -174,11 +183,11 @@ void head(benchmark::State& state, DType activation, const Model& model) {
                                       .log_sum_exp = log_sum_exp.view()});
     bench.stream().synchronize();
   }
-  report(state, bench, 2.0 * static_cast<double>(rows * model.vocabulary * model.hidden));
+  report(state, bench, 2.0 * static_cast<double>(rows * model.vocabulary * model.hidden), logits.view());
 }
 
 // Everything of a layer that is no matrix product: tokens a second of processor time.
-void rows(benchmark::State& state, DType activation, const Model& model) {
+void rows(benchmark::State& state, DType activation, const ModelSizes& model) {
   const int64_t tokens = state.range(0);
   Bench bench(activation, model, 1);
   const int64_t heads = model.q_heads + 2 * model.kv_heads;
@@ -221,8 +230,8 @@ void rows(benchmark::State& state, DType activation, const Model& model) {
   state.SetLabel(std::string(bench.ops().description()));
 }
 
-void add(const std::string& name, void (*function)(benchmark::State&, DType, const Model&), const Model& model,
-         std::vector<int64_t> sizes) {
+void add(const std::string& name, void (*function)(benchmark::State&, DType, const ModelSizes&),
+         const ModelSizes& model, const std::vector<int64_t>& sizes) {
   for (const DType type : {DType::kBf16, DType::kF32}) {
     auto* made = benchmark::RegisterBenchmark((name + "/" + std::string(to_string(type))).c_str(),
                                               [=](benchmark::State& state) { function(state, type, model); });
@@ -231,27 +240,62 @@ void add(const std::string& name, void (*function)(benchmark::State&, DType, con
   }
 }
 
-void linear_qkv(benchmark::State& state, DType type, const Model& model) {
+void linear_qkv(benchmark::State& state, DType type, const ModelSizes& model) {
   linear(state, type, model, (model.q_heads + 2 * model.kv_heads) * model.head_dim, model.hidden);
 }
-void linear_router(benchmark::State& state, DType type, const Model& model) {
+void linear_router(benchmark::State& state, DType type, const ModelSizes& model) {
   linear(state, type, model, model.experts, model.hidden);
 }
 
-[[maybe_unused]] const bool kRegistered = [] {
-  add("qwen30b/linear_qkv", linear_qkv, kQwen30B, {16, 128, 512});
-  add("qwen30b/linear_router", linear_router, kQwen30B, {512});
-  add("qwen30b/moe", moe, kQwen30B, {16, 256, 1024});
-  add("qwen30b/attention", attention, kQwen30B, {128, 1024});
-  add("qwen30b/head", head, kQwen30B, {1, 32});
-  add("qwen30b/rows", rows, kQwen30B, {512});
+void add_all() {
+  const ModelSizes qwen30b = bench::sizes_of("Qwen3-30B-A3B", "qwen30b");
+  add("qwen30b/linear_qkv", linear_qkv, qwen30b, {16, 128, 512});
+  add("qwen30b/linear_router", linear_router, qwen30b, {512});
+  add("qwen30b/moe", moe, qwen30b, {16, 256, 1024});
+  add("qwen30b/attention", attention, qwen30b, {128, 1024});
+  add("qwen30b/head", head, qwen30b, {1, 32});
+  add("qwen30b/rows", rows, qwen30b, {512});
   add("tiny/linear_qkv", linear_qkv, kTiny, {16, 128, 512});
   add("tiny/moe", moe, kTiny, {16, 128, 1024});
   add("tiny/attention", attention, kTiny, {128, 1024});
   add("tiny/head", head, kTiny, {32});
   add("tiny/rows", rows, kTiny, {512});
-  return true;
-}();
+}
+
+// Takes "--commit HASH" out of the arguments, which are Google Benchmark's.
+std::string take_commit(std::vector<char*>& arguments) {
+  for (size_t i = 1; i + 1 < arguments.size(); ++i) {
+    if (std::string_view(arguments[i]) != "--commit") continue;
+    std::string commit = arguments[i + 1];
+    arguments.erase(arguments.begin() + static_cast<int64_t>(i), arguments.begin() + static_cast<int64_t>(i) + 2);
+    return commit;
+  }
+  return {};
+}
+
+// What a result says of its run goes into the context of Google Benchmark's file.
+int run(int argc, char** argv) {
+  std::vector<char*> arguments(argv, argv + argc);
+  const std::string commit = take_commit(arguments);
+  const auto writes = [](const char* argument) { return std::string_view(argument).starts_with("--benchmark_out="); };
+  if (commit.empty() && std::ranges::any_of(arguments, writes)) {
+    fmt::print(stderr, "ops_bench: a file is to be written, and --commit does not say of which commit\n");
+    return 1;
+  }
+  benchmark::AddCustomContext("command", bench::command_of(argc, argv));
+  benchmark::AddCustomContext("commit", commit.empty() ? "not named" : commit);
+  benchmark::AddCustomContext("device", cpu::CpuDevice(0, 0).description());
+  benchmark::AddCustomContext("seed", std::to_string(kSeed));
+  add_all();
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, arguments.data());
+  if (benchmark::ReportUnrecognizedArguments(count, arguments.data())) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
 
 }  // namespace
 }  // namespace zp
+
+int main(int argc, char** argv) { return zp::run(argc, argv); }

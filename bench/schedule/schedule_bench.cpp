@@ -82,9 +82,12 @@ void match_and_place(benchmark::State& state) {
   request.request = request_of(1, text(state.range(0) == 0 ? 0 : 9999, kBlocks));
   request.path = full.index_.acquire(
       {.cache_namespace = kNamespace, .tokens = request.request.tokens, .chain = &request.request.chain});
-  const std::vector<const QueuedRequest*> window = {&request};
+  Waiting waiting = glance(request);
+  const std::vector<const Waiting*> window = {&waiting};
   const std::vector<RankView> ranks(kRanks, RankView{.open = true});
   for (auto _ : state) {
+    waiting.matched = false;
+    update_match(waiting, full.index_, open_ranks(ranks));
     benchmark::DoNotOptimize(plan_batch({.window = window,
                                          .index = &full.index_,
                                          .ranks = ranks,

@@ -30,11 +30,12 @@ void check_rows(const std::vector<zp::Row>& rows) {
     const zp::Row& row = rows[i];
     require(row.index == static_cast<int64_t>(i) && row.line >= 1 && row.line >= line);
     line = row.line;
-    require(!row.error || (row.columns.empty() && !row.error->message.empty()));
+    require(!row.error || (row.columns.empty() && row.nulls.empty() && !row.error->message.empty()));
     std::set<std::string> names;
     for (const auto& [name, value] : row.columns) {
       require(!zp::find_invalid_utf8(name) && !zp::find_invalid_utf8(value) && names.insert(name).second);
     }
+    for (const std::string& name : row.nulls) require(!zp::find_invalid_utf8(name) && names.insert(name).second);
   }
 }
 

@@ -100,6 +100,9 @@ struct EngineMemory {
   [[nodiscard]] std::string to_text() const;
 };
 
+/// What stands before the name of a model whose weights are drawn.
+inline constexpr std::string_view kRandomPrefix = "random:";
+
 /// Of a model "random:NAME" alone (docs/notes/random_models.md).
 struct RandomConfig {
   int32_t layers = 0;      ///< only the first so many; 0: all
@@ -152,13 +155,17 @@ using Context = std::variant<std::string, std::vector<int32_t>>;
 /// Text that is exactly one token after the context, or a token id.
 using Candidate = std::variant<std::string, int32_t>;
 
+/// The largest Request::deadline_ms: 366 days.
+inline constexpr int64_t kDeadlineMsMax = int64_t{366} * 86'400'000;
+
 struct Request {
   Context context;
-  std::vector<Candidate> candidates;  ///< 1 to 65,536
+  std::vector<Candidate> candidates;  ///< 1 to 65,536, distinct tokens
   std::string cache_salt;             ///< only requests of the same salt share cached prefixes
   int32_t priority = 0;               ///< higher goes first
-  /// From submit(): when less than a second of it is left, the request goes before others of its priority, in a step
-  /// that takes nothing else along. A deadline is a wish: a request that misses it is answered late.
+  /// From submit(), in [0, kDeadlineMsMax]: when less than a second of it is left, the request goes before others of
+  /// its priority, in a step that takes nothing else along. A deadline is a wish: a request that misses it is answered
+  /// late.
   std::optional<int64_t> deadline_ms{};
 };
 
@@ -261,12 +268,23 @@ struct RouteStats {
   int64_t tokens = 0;    ///< that were routed
 };
 
+/// What a calibration was measured with.
+struct CalibrationSource {
+  std::string model;  ///< as EngineStats::model
+  std::string dtype;  ///< as EngineStats::dtype
+};
+
 /// Counts since the engine was made.
 struct EngineStats {
-  std::string device;      ///< "cpu:0 (2 threads)"
-  std::string operations;  ///< "cpu bf16 (amx)"
-  std::string experts;     ///< "resident"
-  int32_t vocabulary = 0;  ///< token ids lie in [0, vocabulary)
+  std::string model;            ///< last part of its folder's path, or its known name: "Qwen3-30B-A3B"
+  int32_t layers = 0;           ///< that are computed: of a cut random model, those that are left
+  bool random_weights = false;  ///< drawn, not read
+  std::string dtype;            ///< of activations, keys and values: "bf16"
+  std::string strategy;         ///< "asyncep"
+  std::string device;           ///< "cpu:0 (2 threads)"
+  std::string operations;       ///< "cpu bf16 (amx)"
+  std::string experts;          ///< "resident"
+  int32_t vocabulary = 0;       ///< token ids lie in [0, vocabulary)
   EngineMemory memory_plan;
   double load_seconds = 0;         ///< from create() to ready
   double weight_load_seconds = 0;  ///< of these, reading, packing and placing weights; their memory too
@@ -281,8 +299,9 @@ struct EngineStats {
   double exposed_seconds = 0;    ///< of these, compute stood still for experts
   double peer_wait_seconds = 0;  ///< of these, for another rank
   std::vector<RankStats> ranks;
-  std::string load_unit;                      ///< "layer seconds", or "tokens" where nothing was measured
-  std::optional<SaturationStats> saturation;  ///< unset where nothing was measured
+  std::string load_unit;                         ///< "layer seconds", or "tokens" where nothing was measured
+  std::optional<SaturationStats> saturation;     ///< unset where nothing was measured
+  std::optional<CalibrationSource> calibration;  ///< of the file that TargetConfig::calibration names; unset without
   std::optional<GroupStats> group;   ///< of a synchronous baseline, whose ranks have no exposed time of their own
   std::optional<RouteStats> routes;  ///< of a random model
   int64_t dropped_spans = 0;         ///< of a trace: those that its memory had no room for
@@ -320,7 +339,9 @@ class Engine {
   /// Empty if there is no such token.
   [[nodiscard]] std::optional<int32_t> candidate_token(std::string_view context, std::string_view candidate) const;
   [[nodiscard]] EngineStats stats() const;
-  /// Rates and links as they are known now, as JSON for TargetConfig::calibration and `simulate --calibration`. Throws
+  /// Rates and links as JSON for TargetConfig::calibration and `simulate --calibration`: as measured at the start, or
+  /// as eight or more steps with at least a quarter of the work of step_tokens tokens have corrected them; with the
+  /// model they are of: that of TargetConfig::calibration as long as no step has corrected what it says. Throws
   /// kInvalidArgument where nothing was measured (a synchronous group).
   [[nodiscard]] std::string calibration_json() const;
   /// What ran so far as a trace for chrome://tracing or ui.perfetto.dev: lanes of compute, waits, gathers and host

@@ -111,12 +111,39 @@ TEST(CommandLine, SynchronousStrategiesGiveTheSameAnswers) {
   }
 }
 
+// What is said of options that do not fit.
+std::string refusal(const std::string& options) {
+  return run(run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl") + options).err;
+}
+
 TEST(CommandLine, StrategiesThatDoNotFitAreRefusedByName) {
-  const std::string rows = kRoot + "/examples/rows/intent.jsonl";
-  const auto refusal = [&](const std::string& options) { return run(run_task(intent_task(), rows) + options).err; };
   EXPECT_THAT(refusal("--strategy tp+tp --ranks 4"), HasSubstr("4 does not divide the 6 query heads"));
   EXPECT_THAT(refusal("--strategy sp+ep --ranks 2"), HasSubstr("sp+ep"));
-  EXPECT_THAT(refusal("--strategy pp+pp --ranks 0"), HasSubstr("ranks is 0"));
+  EXPECT_THAT(refusal("--strategy pp+pp --ranks 0"), HasSubstr(" --ranks is 0"));
+  // A field that is a word of the language is an option only where a problem says what it is.
+  EXPECT_THAT(refusal("--strategy dp+ep --ranks 2 --experts gathered"), HasSubstr(" strategy dp+ep decides itself"));
+  EXPECT_THAT(refusal("--strategy dp+ep --ranks 2 --calibration f.json"), HasSubstr("; the strategy is dp+ep"));
+  EXPECT_THAT(refusal("--strategy dp+ep --ranks 2 --trace f.json"), HasSubstr(" --trace is of strategy asyncep alone"));
+}
+
+TEST(CommandLine, NothingInAMessageActsOnTheTerminal) {
+  const std::string red = "$(printf '\\033[31mred')";
+  EXPECT_THAT(run("plan --model " + red).err, HasSubstr("'?[31mred' is neither"));
+  EXPECT_THAT(run("plan --model Qwen3-30B-A3B --experts " + red).err, HasSubstr("?[31mred"));
+  EXPECT_THAT(run("run --model m --input " + red + " --task t").err, Not(HasSubstr("\033")));
+  // What is several lines stays so.
+  EXPECT_THAT(run("plan --model Qwen3-30B-A3B --gpus 0 --slots 1").err, HasSubstr("\n--slots is 1;"));
+}
+
+TEST(CommandLine, AUsersTextIsNoField) {
+  EXPECT_THAT(refusal("--policy target.gamma"), HasSubstr(" --policy is 'target.gamma'; there are "));
+  EXPECT_THAT(refusal("--policy 'it; ranks is 5'"), HasSubstr(" --policy is 'it; ranks is 5'; there are "));
+  EXPECT_THAT(refusal("--device step_tokens"), HasSubstr(" --device is 'step_tokens'; "));
+  // What is not quoted still is one, behind a quote and an apostrophe too.
+  EXPECT_THAT(refusal("--policy none --ranks 0"), HasSubstr(" --ranks is 0; "));
+  EXPECT_THAT(refusal("--random-seed 2"), HasSubstr("--layers, --random-seed and --expert-skew are of random models"));
+  const std::string random = "run --model random:" + kRoot + "/tests/data/models/aligned_bf16 --synthetic 1x1 ";
+  EXPECT_THAT(run(random + "--expert-skew 0").err, HasSubstr(" --expert-skew is 0; it must lie in [1, 1e6]"));
 }
 
 TEST(CommandLine, ReadsStandardInput) {
@@ -190,6 +217,55 @@ TEST(CommandLine, NeverOverwritesWhatItReadsOrWrites) {
   EXPECT_EQ(read_file(task), read_file(intent_task()));
   EXPECT_FALSE(read_file(rows).empty());
   EXPECT_THAT(read_file(kModel + "/config.json"), HasSubstr("qwen3_moe"));
+}
+
+TEST(CommandLine, ANullIsItsRowsErrorAndTheRestGoesOn) {
+  const Finished finished = run(run_task(intent_task(), "-") + R"(<<'END'
+{"id": "a", "text": null}
+{"id": "b", "text": ""}
+END
+)");
+  EXPECT_EQ(finished.exit_code, 3) << finished.err;
+  const auto answers = lines_of(finished.out);
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0].at("id"), "a");
+  EXPECT_THAT(answers[0].at("error").at("message").get<std::string>(),
+              HasSubstr("line 1: the input template uses 'text', null in this row"));
+  EXPECT_TRUE(answers[1].contains("answer"));
+}
+
+// What README.md says of predicates and of the ids of errors.
+TEST(CommandLine, APredicateAnswersTrueOrFalseAndErrorsHaveTheBestIdThereIs) {
+  const TemporaryFolder folder;
+  const std::string task = folder.write("task.yaml",
+                                        "form: predicate\ninstructions: Is it music?\ninput: '{{text}}'\n"
+                                        "id_column: id\nlabel_column: label\n");
+  const std::string summary = folder.path() / "summary.json";
+  const Finished finished = run(run_task(task, "-") + "--summary " + summary + R"( <<'END'
+{"id": "a", "text": "play some jazz", "label": "YES"}
+{"id": "b", "text": "play some jazz", "label": 0}
+{"id": "c", "text": "play some jazz", "label": true}
+
+{"id": "d", "text": "play some jazz", "label": "maybe"}
+{"id": "e",
+{"text": "play some jazz"}
+END
+)");
+  EXPECT_EQ(finished.exit_code, 3) << finished.err;
+  const auto answers = lines_of(finished.out);
+  ASSERT_EQ(answers.size(), 6U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(answers[i].at("answer").is_boolean());
+    for (const char* numbers : {"probabilities", "logprobs", "vocab_logprobs"})
+      for (const char* key : {"true", "false"}) EXPECT_TRUE(answers[i].at(numbers).at(key).is_number()) << numbers;
+  }
+  const json figures = json::parse(read_file(summary));
+  EXPECT_EQ(figures.at("labelled"), 3);
+  EXPECT_NEAR(figures.at("accuracy").get<double>(), answers[0].at("answer") ? 2.0 / 3 : 1.0 / 3, 1e-12);
+  for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(answers[i].contains("error")) << i;
+  EXPECT_EQ(answers[3].at("id"), "d");
+  EXPECT_EQ(answers[4].at("id"), 4) << "it could not be read";
+  EXPECT_EQ(answers[5].at("id"), 5) << "it has none";
 }
 
 TEST(CommandLine, AnUnwritableSummaryIsHeardOfBeforeTheWork) {
@@ -271,7 +347,8 @@ TEST(CommandLine, AnswersAreTheSameWhereverExpertsLive) {
 
 TEST(CommandLine, NamesWhatIsWrongAboutRanksAndLinks) {
   const std::string task = run_task(intent_task(), kRoot + "/examples/rows/intent.jsonl");
-  EXPECT_THAT(run(task + "--ranks 0").err, HasSubstr("ranks is 0"));
+  EXPECT_THAT(run(task + "--ranks 0").err, HasSubstr(" --ranks is 0; it must lie in"));
+  EXPECT_THAT(run(task + "--ranks 0 --threads 5000").err, HasSubstr("; --threads is 5000; it must lie in"));
   EXPECT_THAT(run(task + "--slots 1").err, HasSubstr("--slots is 1"));
   EXPECT_THAT(run(task + "--link-bandwidth 5GB").err, HasSubstr("--link-bandwidth is '5GB'"));
   EXPECT_THAT(run(task + "--host-bandwidth 0GB/s").err, HasSubstr("--host-bandwidth is '0GB/s'"));
@@ -343,11 +420,35 @@ TEST(CommandLine, RoutesByPolicyAndTargetAndSaysHowWellRanksWereFilled) {
   EXPECT_THAT(tiny.err, Not(AnyOf(HasSubstr(" 0 tokens"), HasSubstr(" 0.00 tokens"))));
 }
 
+// Kept for months, it must say what it is of.
+TEST(CommandLine, ASummarySaysOfWhatItIs) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "summary.json";
+  const auto summary = [&](const std::string& arguments) {
+    const Finished finished = run("run " + arguments + " --synthetic 2x16 --output /dev/null --summary " + path);
+    EXPECT_EQ(finished.exit_code, 0) << finished.err;
+    return nlohmann::ordered_json::parse(read_file(path));
+  };
+  const auto files = summary("--dtype f32 --model " + kModel + "/");
+  EXPECT_EQ(files.begin().key(), "model");
+  EXPECT_EQ(files.at("model"), "demo-moe");
+  EXPECT_EQ((++files.begin()).key(), "layers");
+  EXPECT_EQ(files.at("layers"), 6);
+  EXPECT_EQ(files.at("dtype"), "f32");
+  EXPECT_EQ(files.at("strategy"), "asyncep");
+  EXPECT_EQ(files.at("version").get<std::string>() + "\n", run("--version").out);
+  const auto random = summary("--dtype bf16 --strategy dp+ep --ranks 2 --layers 2 --model random:" + kModel);
+  EXPECT_EQ(random.at("model"), "random:demo-moe");
+  EXPECT_EQ(random.at("layers"), 2);
+  EXPECT_EQ(random.at("dtype"), "bf16");
+  EXPECT_EQ(random.at("strategy"), "dp+ep");
+}
+
 TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {
   const TemporaryFolder folder;
   const std::string calibration = folder.path() / "calibration.json";
   std::ofstream(calibration)
-      << R"({"format": "zeroprefill-calibration-1", "operations": "abacus", "attention_flops_per_second": 1e9,
+      << R"({"format": "zeroprefill-calibration-2", "operations": "abacus", "model": "m", "dtype": "bf16", "attention_flops_per_second": 1e9,
              "dense_flops_per_second": 1e9, "expert_flops_per_second": 1e9, "peer_bytes_per_second": 0,
              "host_bytes_per_second": 0, "step_seconds": 0})";
   const auto error = [](const std::string& arguments) {
@@ -355,7 +456,9 @@ TEST(CommandLine, NamesWhatIsWrongAboutSchedulingOptions) {
     EXPECT_NE(finished.exit_code, 0);
     return finished.err;
   };
-  EXPECT_THAT(error("--policy best"), HasSubstr("policy is 'best'; there are prefix-saturation"));
+  EXPECT_THAT(error("--policy best"), HasSubstr(" --policy is 'best'; there are prefix-saturation"));
+  // What somebody wrote is not an option because a field has that name.
+  EXPECT_THAT(error("--policy ranks"), HasSubstr(" --policy is 'ranks'; there are"));
   // What an earlier run has measured outlives a run that measures nothing.
   EXPECT_THAT(error("--strategy dp+ep --ranks 2 --save-calibration " + std::string(folder.path() / "kept.json")),
               HasSubstr("--save-calibration needs strategy asyncep"));

@@ -26,14 +26,17 @@ inline std::string read_file(const std::filesystem::path& path) {
   return text.str();
 }
 
-/// Runs `zeroprefill <arguments>` in a shell, so that arguments may redirect.
-inline Finished run_program(const std::string& arguments) {
+/// Runs commands in a shell.
+inline Finished run_shell(const std::string& commands) {
   const TemporaryFolder folder;
   const std::string out = folder.path() / "out";
   const std::string err = folder.path() / "err";
-  const std::string command = "(" ZP_PROGRAM " " + arguments + ") >" + out + " 2>" + err;
+  const std::string command = "(" + commands + ") >" + out + " 2>" + err;
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
 }
+
+/// Runs `zeroprefill <arguments>` in a shell, so that arguments may redirect.
+inline Finished run_program(const std::string& arguments) { return run_shell(ZP_PROGRAM " " + arguments); }
 
 }  // namespace zp::test

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "zp/cache/prefix_index.h"
@@ -167,8 +168,49 @@ class RandomRun {
     }
   }
 
+  /// A sequence that waits, and its match when it was last looked at.
+  struct Watched {
+    Use use{};
+    PathMatch match{};
+  };
+
+  // Matches that were kept for a while, with some ranks, against the naive ranks'.
+  void compare_matches() {
+    while (watched_.size() < 4) {
+      watched_.push_back({.use = make_use()});
+      watched_.back().match = index_->longest_match(watched_.back().use.path, RankSet(index_->ranks()));
+      ASSERT_EQ(watched_.back().match.blocks, 0) << "on no ranks";
+    }
+    RankSet some(index_->ranks());
+    std::vector<const NaiveRank*> naive;
+    for (int32_t rank = 0; rank < index_->ranks(); ++rank) {
+      if (below(2) == 0) continue;
+      some.add(rank);
+      naive.push_back(&naive_[static_cast<size_t>(rank)]);
+    }
+    for (auto& [use, match] : watched_) {
+      int32_t longest = 0;
+      for (const NaiveRank* rank : naive) {
+        int32_t length = 0;
+        while (std::cmp_less(length, use.prefixes.size()) &&
+               rank->blocks.contains(use.prefixes[static_cast<size_t>(length)]))
+          ++length;
+        longest = std::max(longest, length);
+      }
+      ASSERT_EQ(index_->holds(match, some), match.blocks == longest);
+      const int32_t hint = below(2) == 0 ? match.blocks : below(9) - 1;
+      match = index_->longest_match(use.path, some, hint);
+      ASSERT_EQ(match.blocks, longest) << "from " << hint;
+    }
+    if (below(3) != 0) return;
+    const auto leaving = watched_.begin() + below(static_cast<int32_t>(watched_.size()));
+    index_->release(leaving->use.path);
+    watched_.erase(leaving);
+  }
+
   void compare() {
     index_->check_invariants();
+    compare_matches();
     Use probe = make_use();
     for (size_t r = 0; r < naive_.size(); ++r) {
       const auto rank = static_cast<int32_t>(r);
@@ -196,6 +238,7 @@ class RandomRun {
   std::optional<PrefixIndex> index_;
   std::vector<NaiveRank> naive_;
   std::vector<Use> uses_;
+  std::vector<Watched> watched_;
   int64_t time_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,32 @@ TEST_F(PrefixIndexTest, MatchesTheLongestPrefixOfEachRank) {
   EXPECT_EQ(lengths, (std::vector<int32_t>{0, 0}));
   index_.match({}, lengths);
   EXPECT_EQ(lengths, (std::vector<int32_t>{0, 0}));
+}
+
+TEST(LongestMatch, IsFoundFromAnyHint) {
+  constexpr int32_t kBlocks = 40;
+  PrefixIndex index(std::vector<int32_t>{kBlocks, kBlocks, 0});
+  std::vector<int32_t> tokens(kBlocks * kBlockTokens);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const BlockChain chain("n", tokens);
+  const std::vector<NodeId> path = index.acquire({.cache_namespace = "n", .tokens = tokens, .chain = &chain});
+  RankSet ranks(3);
+  ranks.add(0);
+  ranks.add(2);
+  static_cast<void>(index.promise(1, path, false));  // of no interest to ranks 0 and 2
+  for (int32_t has = 0; has <= kBlocks; ++has) {
+    const PathMatch expected{.blocks = has,
+                             .last = has > 0 ? path[static_cast<size_t>(has - 1)] : kNoNode,
+                             .next = has < kBlocks ? path[static_cast<size_t>(has)] : kNoNode};
+    for (int32_t hint = -2; hint < kBlocks + 3; ++hint) {
+      const PathMatch match = index.longest_match(path, ranks, hint);
+      EXPECT_EQ(match.blocks, has) << "from " << hint;
+      EXPECT_EQ(match.last, expected.last);
+      EXPECT_EQ(match.next, expected.next);
+    }
+    if (has < kBlocks) static_cast<void>(index.promise(0, std::span(path).subspan(static_cast<size_t>(has), 1), false));
+  }
+  EXPECT_EQ(index.longest_match({}, ranks, 3).blocks, 0);
 }
 
 TEST_F(PrefixIndexTest, EvictsTheLeastRecentlyUsedSequenceFromItsEnd) {

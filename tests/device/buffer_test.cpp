@@ -40,6 +40,19 @@ TEST(Buffer, MovesWithItsMemory) {
   EXPECT_EQ(b.data(), nullptr);  // NOLINT(bugprone-use-after-move)
 }
 
+TEST(Buffer, IsCountedWhileItLives) {
+  const std::unique_ptr<Device> device = std::make_unique<cpu::CpuDevice>(0, 1);
+  const Buffer kept = device->allocate(1000);
+  {
+    const Buffer gone = device->allocate(70, MemoryKind::kPinnedHost);
+    EXPECT_EQ(device->allocated_bytes(MemoryKind::kDevice), 1000U);
+    EXPECT_EQ(device->allocated_bytes(MemoryKind::kPinnedHost), 70U);
+  }
+  EXPECT_EQ(device->allocated_bytes(MemoryKind::kDevice), 1000U);
+  EXPECT_EQ(device->allocated_bytes(MemoryKind::kPinnedHost), 0U);
+  EXPECT_EQ(device->allocations(), 2);
+}
+
 TEST(CpuDevice, RefusesMoreMemoryThanThereIs) {
   const std::unique_ptr<Device> device = std::make_unique<cpu::CpuDevice>(0, 1);
   expect_error([&] { (void)device->allocate(size_t{1} << 60); }, ErrorCode::kOutOfMemory,

@@ -101,6 +101,7 @@ class QwenSetup : public ::testing::Test {
   QwenSetup() {
     std::ofstream(folder_.path() / "h200.json")
         << format_calibration({"some",
+                               {"Qwen3-30B-A3B", "bf16"},
                                {.rates = {.attention = 634e12, .dense = 790e12, .expert = 613e12},
                                 .links = {.host = 55.2e9},
                                 .step_seconds = 0}});
@@ -167,6 +168,23 @@ TEST_F(QwenSetup, HalvesStepsUntilTheyFitBesideWhatWasAskedFor) {
   EXPECT_EQ(bytes_of(half.memory.rank, "experts"), (128 + 47 * 64) * kQwenBlobBytes);
   config_.memory_limit_bytes = enough - 1;
   EXPECT_EQ(setup().scheduler.step_tokens_max, 43 * 512);
+}
+
+// `zeroprefill plan` has the same (tests/plan/capacity_plan_test.cpp).
+TEST(DefaultSteps, AreOf32KTokensOnAGpuHalvedUntilTheyFit) {
+  std::vector<int64_t> asked;
+  const auto decide = [&](const EngineConfig& config) {
+    asked.push_back(*config.step_tokens);
+    EngineSetup setup;
+    setup.memory.rank.items = {{"all", static_cast<uint64_t>(*config.step_tokens)}};
+    setup.memory.rank.limit_bytes = 10'000;
+    return setup;
+  };
+  EngineConfig config;
+  (void)decide_sizes(config, decide);
+  config.device = "cuda";
+  (void)decide_sizes(config, decide);
+  EXPECT_EQ(asked, (std::vector<int64_t>{4096, 32768, 16384, 8192}));
 }
 
 // Plans made up to depend on the largest step alone.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/errors.h"
+#include "tests/support/fake_gpu.h"
+#include "zp/device/cpu/cpu_device.h"
 
 namespace zp {
 namespace {
@@ -23,6 +25,17 @@ EngineMemory memory_of(uint64_t rank_limit, uint64_t host_limit) {
 TEST(MemoryPlan, AddsUp) {
   EXPECT_EQ(memory_of(0, 0).rank.total_bytes(), 7 * kGiB / 2);
   EXPECT_EQ(memory_of(0, 0).total_bytes(), 7 * kGiB + 5 * kMiB);
+}
+
+// Rings of 4 x 16 MiB (docs/notes/cuda_ops.md).
+TEST(MemoryPlan, HasTheLockedMemoryOfEachObjectThatSendsMetadata) {
+  MemoryPlan host = memory_of(0, 0).host;
+  plan_metadata(test::FakeGpu(), 6, host);
+  EXPECT_EQ(host.total_bytes(), 5 * kMiB + 6 * 64 * kMiB);
+  EXPECT_EQ(host.items.back().consumer, "metadata of operations");
+  MemoryPlan unchanged = memory_of(0, 0).host;
+  plan_metadata(cpu::CpuDevice(0, 1), 6, unchanged);
+  EXPECT_EQ(unchanged.items.size(), 1U) << "a CPU reads what the host has";
 }
 
 TEST(MemoryPlan, LeavesNothingWhenItDoesNotFit) {

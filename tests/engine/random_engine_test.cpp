@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <mutex>
 
+#include "tests/support/current_folder.h"
 #include "tests/support/errors.h"
+#include "tests/support/temporary_folder.h"
 #include "zeroprefill/engine.h"
 #include "zp/engine/source.h"
 #include "zp/model/random_model.h"
@@ -133,6 +136,36 @@ TEST(RandomEngine, ContextsMayBeLongerThanTheShapeWasMadeFor) {
   EXPECT_EQ(open_source(config)->shape().max_positions, random_model_shape(kTiny, 0).max_positions);
   config.max_context_tokens = 100'000;
   EXPECT_EQ(open_source(config)->shape().max_positions, 100'000);
+}
+
+TEST(RandomEngine, AKnownModelIsSpelledAsKnownAndAFolderAsItIs) {
+  EngineConfig config;
+  config.model = "random:qwen/qwen3-30b-a3b";
+  config.random.layers = 4;
+  EXPECT_EQ(model_name(config), "Qwen3-30B-A3B");
+  config.model = "random:" + kTiny + "/";
+  EXPECT_EQ(model_name(config), "aligned_bf16");
+  const test::TemporaryFolder folder;
+  const std::filesystem::path named = folder.path() / "qwen3-30b-a3b";
+  std::filesystem::create_directory_symlink(kTiny, named);
+  for (const char* prefix : {"random:", ""}) {
+    config.model = prefix + named.string();
+    EXPECT_EQ(model_name(config), "qwen3-30b-a3b");
+  }
+}
+
+TEST(RandomEngine, NamesNeedNoCurrentFolder) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path gone = folder.path() / "gone";
+  std::filesystem::create_directory(gone);
+  const test::CurrentFolder at(gone);
+  std::filesystem::remove(gone);
+  EngineConfig config;
+  config.model = "random:Qwen3-30B-A3B";
+  EXPECT_EQ(model_name(config), "Qwen3-30B-A3B");
+  config.model = "m/demo-moe";
+  EXPECT_EQ(model_name(config), "demo-moe");
+  EXPECT_EQ(model_revision(config), "m/demo-moe");
 }
 
 TEST(RandomEngine, TextWantsATokenizer) {

@@ -47,6 +47,18 @@ TEST(EngineSetup, RefusesContextsLongerThanTheModelWasMadeFor) {
   expect_error([&] { (void)make_setup(config, files); }, ErrorCode::kInvalidArgument, {"2049", "2048"});
 }
 
+TEST(EngineSetup, RefusesMoreTokensThanTheDeviceTakesByValueAndLimit) {
+  const OpsTokenLimits most{.sequence = 5000, .step = 6000};
+  ForwardLimits limits;
+  limits.tokens = 6000;
+  require_token_limits(limits, 5000, most);
+  expect_error([&] { require_token_limits(limits, 5001, most); }, ErrorCode::kInvalidArgument,
+               {"5001", "5000", "max_context_tokens"});
+  limits.tokens = 6001;
+  expect_error([&] { require_token_limits(limits, 5000, most); }, ErrorCode::kInvalidArgument,
+               {"6001", "6000", "max_step_tokens"});
+}
+
 TEST(EngineSetup, RefusesWhatDoesNotFitWithTheNumbers) {
   const ModelFiles files(kModel);
   EngineConfig config = config_of_demo();
@@ -81,8 +93,14 @@ TEST(EngineSetup, RefusesNonsenseAboutRanksAndExpertsByValueAndLimit) {
   config = config_of_demo();
   config.device = "cuda";
   config.experts.host_link.bytes_per_second = 1;
-  config.paced_flops_per_second = 1;
+  config.paced_flops_per_second = 1e6;
   EXPECT_THAT(validate(config), ::testing::SizeIs(2));
+  config = config_of_demo();
+  config.paced_flops_per_second = 1e6;
+  EXPECT_THAT(validate(config), ::testing::IsEmpty());
+  config.paced_flops_per_second = 999'999;
+  EXPECT_THAT(validate(config),
+              ::testing::ElementsAre("paced_flops_per_second is 999999; it must be 0 or lie in [1e6, 1e18]"));
 }
 
 // 8 experts in 6 layers: the first layer on each rank, the rest spread.

@@ -69,7 +69,7 @@ std::vector<std::vector<int32_t>> requests_of(const Workload& workload, int32_t 
 SimulationSpec spec_of(const RecordedEngine& engine) {
   const EngineSetup& setup = engine.setup();
   const ModelShape& shape = engine.shape();
-  const MeasuredRank measured = *engine.dispatcher().measured();
+  const MeasuredRank measured = *engine.dispatcher().settled();
   return {.shape = shape,
           .step = {.layers = shape.layers,
                    .streamed_layers = static_cast<int32_t>(std::ssize(setup.placement.streamed_layers())),

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <vector>
 
 #include "zp/device/factory.h"
 
@@ -37,6 +39,7 @@ class SociableDevice final : public Device {
       std::unique_lock lock(mutex_);
       ++begun_;
       changed_.notify_all();
+      sizes_.push_back(size_bytes);
       if (!changed_.wait_for(lock, std::chrono::seconds(10), [&] { return begun_ >= 2; })) alone_ = true;
     }
     return {this, kind, new std::byte[size_bytes], size_bytes};
@@ -46,6 +49,12 @@ class SociableDevice final : public Device {
   }
   void reach_memory_of(Device& /*other*/) override {}
   [[nodiscard]] bool was_alone() const noexcept { return alone_; }
+  /// Of all allocations, falling.
+  [[nodiscard]] std::vector<size_t> sizes() {
+    const std::lock_guard lock(mutex_);
+    std::ranges::sort(sizes_, std::greater());
+    return sizes_;
+  }
 
  private:
   void release(std::byte* data, size_t /*size_bytes*/, MemoryKind /*kind*/) noexcept override { delete[] data; }
@@ -54,10 +63,11 @@ class SociableDevice final : public Device {
   std::mutex mutex_;
   std::condition_variable changed_;
   int32_t begun_ = 0;
+  std::vector<size_t> sizes_;
   std::atomic<bool> alone_{false};
 };
 
-TEST(ExpertStore, PinsLayersWhileOthersArePinned) {
+TEST(ExpertStore, PinsPartsWhileOthersArePinned) {
   SociableDevice device;
   const ExpertPacking packing{
       .blob_bytes = kBlobBytes,
@@ -66,6 +76,24 @@ TEST(ExpertStore, PinsLayersWhileOthersArePinned) {
   const ExpertStore store(device, MemoryKind::kPinnedHost, many_experts(), packing);
   EXPECT_FALSE(device.was_alone());
   for (const ExpertId id : many_experts()) EXPECT_EQ(store.address(id)[kBlobBytes - 1], mark_of(id));
+}
+
+// A large registration would hold up whoever makes pages: parts are at most 256 MiB, of one layer, of whole experts.
+TEST(ExpertStore, PinsALayerInParts) {
+  constexpr size_t kLargeBlob = size_t{100} << 20;
+  SociableDevice device;
+  const std::vector<ExpertId> experts = {{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}, {1, 0}, {1, 1}};
+  const ExpertPacking packing{
+      .blob_bytes = kLargeBlob,
+      .read = [](ExpertId id, std::span<std::byte> blob) { blob.front() = blob.back() = mark_of(id); },
+      .threads = 2};
+  const ExpertStore store(device, MemoryKind::kPinnedHost, experts, packing);
+  EXPECT_EQ(device.sizes(), (std::vector<size_t>{2 * kLargeBlob, 2 * kLargeBlob, 2 * kLargeBlob, kLargeBlob}));
+  EXPECT_EQ(store.size_bytes(), experts.size() * kLargeBlob);
+  for (const ExpertId id : experts) {
+    EXPECT_EQ(store.address(id)[0], mark_of(id));
+    EXPECT_EQ(store.address(id)[kLargeBlob - 1], mark_of(id));
+  }
 }
 
 TEST(ExpertStore, DrawsEveryExpertInItsPlace) {

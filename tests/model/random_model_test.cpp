@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 
 #include "tests/support/compare.h"
+#include "tests/support/current_folder.h"
 #include "tests/support/errors.h"
+#include "tests/support/temporary_folder.h"
 #include "zp/device/factory.h"
 #include "zp/model/weights.h"
 #include "zp/ops/factory.h"
+#include "zp/shape/known_models.h"
 
 namespace zp::test {
 namespace {
@@ -35,6 +39,26 @@ TEST(RandomModel, HasKnownShapesAndThoseOfFolders) {
   EXPECT_EQ(cut.feed_forward.size(), 22U);
   EXPECT_EQ(cut.hidden, 4096);
   EXPECT_GT(random_model_shape(kTiny, 0).experts, 1);
+}
+
+// A folder goes first, however it is written; one without a config.json is none.
+TEST(RandomModel, IsOfTheFolderThatHasAKnownModelsName) {
+  const TemporaryFolder folder;
+  const std::filesystem::path named = folder.path() / "Qwen3-30b-a3b";
+  std::filesystem::create_directory_symlink(kTiny, named);
+  const int32_t layers = random_model_shape(kTiny, 0).layers;
+  for (const std::string& path : {named.string(), named.string() + "/"}) {
+    EXPECT_EQ(known_by_name(path), nullptr);
+    EXPECT_EQ(random_model_shape(path, 0).layers, layers);
+  }
+  const CurrentFolder at(folder.path());
+  EXPECT_EQ(known_by_name("Qwen3-30b-a3b"), nullptr);
+  EXPECT_EQ(random_model_shape("Qwen3-30b-a3b", 0).layers, layers);
+  std::filesystem::remove(named);
+  std::filesystem::create_directory(named);
+  EXPECT_EQ(known_by_name("Qwen3-30b-a3b"), find_known_model("Qwen3-30B-A3B"));
+  EXPECT_EQ(random_model_shape("Qwen3-30b-a3b", 0).layers, 48);
+  expect_error([&] { (void)random_model_shape(named, 0); }, ErrorCode::kNotFound, {"nor a folder with a config.json"});
 }
 
 TEST(RandomModel, RefusesByNameWhatItCannotRun) {

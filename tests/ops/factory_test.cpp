@@ -5,6 +5,7 @@
 
 #include "tests/ops/harness.h"
 #include "tests/support/errors.h"
+#include "tests/support/fake_gpu.h"
 
 namespace zp::test {
 namespace {
@@ -51,6 +52,32 @@ TEST(OpsFactory, ScratchGrowsWithThreadsAndLimits) {
   EXPECT_LT(ops_scratch_bytes(one, small), ops_scratch_bytes(three, small));
   EXPECT_LT(ops_scratch_bytes(one, small), ops_scratch_bytes(one, large));
   EXPECT_EQ(ops_scratch_bytes(one, {.activation = DType::kF32, .reference = true, .limits = test_limits()}), 0u);
+}
+
+// Byte by byte, with the sizes of a block's, a tile's and a sequence's entries (cuda/attention_kernels.h) and of an id.
+size_t attention_bytes(int64_t tokens, int64_t heads) {
+  size_t bytes = 24;
+  for (int64_t t = 0; t < tokens; t += 16) bytes += 16;
+  for (int64_t row = 0; row < tokens * heads; row += 64) bytes += 8;
+  return bytes;
+}
+
+// A segment of 16 MiB, of which 4 KiB are for alignment.
+TEST(OpsTokenLimits, AreWhatAGpusMetadataHasRoomFor) {
+  constexpr size_t kSegment = 16777216;
+  const FakeGpu gpu;
+  for (const int64_t heads : {1, 3, 4, 8, 12, 16, 71, 128, 256}) {
+    const OpsTokenLimits limits = ops_token_limits(gpu, heads);
+    EXPECT_EQ(limits.sequence % 16, 0);
+    EXPECT_LE(limits.step * 4, kSegment);
+    EXPECT_LE(limits.sequence, limits.step);
+    EXPECT_LE(attention_bytes(limits.sequence, heads), kSegment - 4096) << heads;
+    // Four blocks are one step of the limit.
+    EXPECT_TRUE(limits.sequence == limits.step || attention_bytes(limits.sequence + 64, heads) > kSegment - 4096 - 32)
+        << heads;
+  }
+  EXPECT_EQ(ops_token_limits(gpu, 8).sequence, 4194304) << "an id a token";
+  EXPECT_GT(ops_token_limits(cpu::CpuDevice(0, 1), 16).sequence, int64_t{1} << 40);
 }
 
 TEST(OpsChecks, WrongShapesAndTypesAreBugs) {

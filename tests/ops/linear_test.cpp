@@ -1,4 +1,6 @@
 // Linear layers against sums in double.
+#include <tuple>
+
 #include "tests/ops/harness.h"
 
 namespace zp::test {
@@ -84,6 +86,27 @@ TEST_P(Linear, KeepsNanAndInfinityInTheirRowsAndColumns) {
   weight.set(33 * 40 + 1, std::numeric_limits<float>::quiet_NaN());
   const HostTensor out = run_linear(GetParam(), x, weight, DType::kF32);
   EXPECT_TRUE(matches(out.floats(), expected_linear(x, weight, DType::kF32)));
+}
+
+// The product is complete, and rounded to f32, before it is added once.
+TEST_P(Linear, AddsToWhatIsThere) {
+  Random random(78);
+  SCOPED_TRACE(random.seed());
+  for (const auto& [tokens, n, k] :
+       {std::tuple<int64_t, int64_t, int64_t>{0, 8, 8}, {1, 1, 1}, {3, 31, 17}, {33, 65, 40}, {130, 96, 64}}) {
+    const HostTensor x = random.tensor(activation(), {tokens, k});
+    const HostTensor weight = random.tensor(activation(), {n, k});
+    const HostTensor before = random.tensor(DType::kF32, {tokens, n});
+    const HostTensor product = run_linear(GetParam(), x, weight, DType::kF32);
+    HostTensor wanted(DType::kF32, {tokens, n});
+    for (int64_t i = 0; i < wanted.elements(); ++i) wanted.set(i, before.at(i) + product.at(i));
+    Harness harness(GetParam());
+    const PackedMatrix packed = harness.pack(weight);
+    HostTensor out = before;
+    harness.ops().linear(harness.stream(), {.x = x.view(), .weight = &packed, .out = out.view(), .add = true});
+    harness.finish();
+    EXPECT_TRUE(same_bytes(out.bytes(), wanted.bytes())) << tokens << " x " << n << " x " << k;
+  }
 }
 
 TEST_P(Linear, PacksPartsOneAfterAnother) {

@@ -209,6 +209,53 @@ TEST_P(Moe, PackingGivesTheSameBytesFromEveryThreadAndType) {
   for (const auto& result : packed) EXPECT_TRUE(same_bytes(result, wanted));
 }
 
+// The norm that follows may write over the rows that the experts read.
+TEST_P(Moe, ANormThatFollowsGivesTheBitsOfTwoOperations) {
+  Random random(56);
+  SCOPED_TRACE(random.seed());
+  for (const int64_t hidden : {1, 40, 257})
+    for (const int64_t count : {0, 1, 5})
+      for (const bool normed : {true, false}) {
+        const ExpertLayer layer(random, activation(), 4, {.hidden = hidden, .intermediate = 24});
+        const Tokens tokens = random_tokens(random, activation(), layer, count, 3, Routing::kUniform);
+        const HostTensor start = random.tensor(DType::kF32, {count, hidden});
+        const HostTensor weight = random.tensor(DType::kF32, {hidden});
+        Harness harness(GetParam());
+        const PackedLayer packed(harness.ops(), layer);
+        HostTensor wanted_sum = start;
+        HostTensor wanted(activation(), {count, hidden});
+        const HostTensor delta = packed.run(harness, tokens);
+        ResidualNormArgs norm{
+            .residual = wanted_sum.view(), .delta = delta.view(), .weight = {}, .eps = 1e-6f, .out = {}};
+        if (normed) {
+          norm.weight = weight.view();
+          norm.out = wanted.view();
+        }
+        harness.ops().residual_norm(harness.stream(), norm);
+        harness.finish();
+
+        HostTensor sum = start;
+        HostTensor rows = tokens.x;
+        HostTensor scratch(DType::kF32, {count, hidden});
+        norm.residual = sum.view();
+        norm.delta = {};
+        if (normed) norm.out = rows.view();
+        harness.ops().moe(harness.stream(), {.x = rows.view(),
+                                             .ids = tokens.ids.view(),
+                                             .weights = tokens.weights.view(),
+                                             .experts = packed.blobs(),
+                                             .size = layer.size(),
+                                             .out = scratch.view(),
+                                             .then = norm});
+        harness.finish();
+        EXPECT_TRUE(same_bytes(sum.bytes(), wanted_sum.bytes())) << hidden << ' ' << count;
+        EXPECT_TRUE(same_bytes(rows.bytes(), normed ? wanted.bytes() : tokens.x.bytes())) << hidden << ' ' << count;
+        if (count > 0) {
+          EXPECT_FALSE(same_bytes(sum.bytes(), start.bytes()));
+        }
+      }
+}
+
 TEST_P(Moe, NoTokens) {
   Random random(55);
   const ExpertLayer layer(random, activation(), 2, {.hidden = 8, .intermediate = 8});

@@ -105,9 +105,112 @@ TEST(CapacityPlan, AModelThatFitsMovesNothing) {
   EXPECT_EQ(plan.spread.spreading, ExpertSpreading::kResident);
   EXPECT_EQ(plan.transfer.seconds(), 0);
   EXPECT_EQ(plan.saturation.threshold.flops, 0);
-  EXPECT_NEAR(plan.saturation.target.tokens, 16384, 1);
+  EXPECT_NEAR(plan.saturation.target.tokens, 32768, 1);
   EXPECT_NEAR(1e6 / plan.prediction.tokens_per_second, 11.3, 0.2);
   EXPECT_EQ(plan.prediction.exposed_seconds, 0);
+}
+
+// 128 experts of 9.4 MB in 48 layers: 57.98 GB, of which a device of 139 GiB holds all. Asked to, two devices hold half
+// of 47 layers each and pull 64 experts a layer, or hold the first layer alone and read all others from the host.
+TEST(CapacityPlan, ExpertsLiveWhereTheyAreAskedTo) {
+  constexpr int64_t kExpert = int64_t{3} * 2048 * 768 * 2;
+  const auto asked = [](int32_t gpus, ExpertSpreading experts) {
+    PlanSpec s = spec("Qwen3-30B-A3B", "h200", gpus);
+    s.experts = experts;
+    return make_capacity_plan(s);
+  };
+  EXPECT_EQ(asked(2, ExpertSpreading::kResident).spread.spreading, ExpertSpreading::kResident);
+  const CapacityPlan gathered = asked(2, ExpertSpreading::kGathered);
+  ASSERT_EQ(gathered.problem, "");
+  EXPECT_EQ(gathered.spread.spreading, ExpertSpreading::kGathered);
+  EXPECT_EQ(bytes_of(gathered.rank, "experts"), (128 + 47 * 64) * kExpert);
+  EXPECT_EQ(bytes_of(gathered.rank, "expert slots"), 2 * 64 * kExpert);
+  EXPECT_NEAR(gathered.transfer.peer_seconds, 64 * kExpert / find_hardware("h200").peer_bandwidth, 1e-9);
+  EXPECT_EQ(asked(2, ExpertSpreading::kHybrid).spread.spreading, ExpertSpreading::kGathered) << "nothing is left over";
+  for (const int32_t gpus : {1, 2}) {
+    const CapacityPlan host = asked(gpus, ExpertSpreading::kHost);
+    ASSERT_EQ(host.problem, "");
+    EXPECT_EQ(host.spread.spreading, ExpertSpreading::kHost);
+    EXPECT_EQ(bytes_of(host.rank, "experts"), 128 * kExpert);
+    EXPECT_EQ(bytes_of(host.rank, "expert slots"), 2 * 128 * kExpert);
+    EXPECT_EQ(bytes_of(host.rank, "host window"), 0);
+    EXPECT_EQ(host.host_bytes(), static_cast<uint64_t>(47 * 128 * kExpert));
+    EXPECT_EQ(host.transfer.peer_seconds, 0);
+    EXPECT_NEAR(host.transfer.host_seconds, 128 * kExpert / find_hardware("h200").host_bandwidth, 1e-9) << gpus;
+  }
+  for (const ExpertSpreading on_one : {ExpertSpreading::kGathered, ExpertSpreading::kHybrid})
+    EXPECT_EQ(asked(1, on_one).spread.spreading, ExpertSpreading::kResident);
+}
+
+// Every device holds the first layer of experts, so nothing moves: no slots, no link, nothing on the host.
+TEST(CapacityPlan, TheOnlyLayerOfExpertsIsResidentWhateverIsAskedFor) {
+  PlanSpec s = spec("Qwen3-30B-A3B", "h200", 2);
+  s.shape.layers = 1;
+  s.shape.feed_forward.resize(1);
+  s.hardware.peer_bandwidth = 0;
+  constexpr uint64_t kLayer = uint64_t{128} * 3 * 2048 * 768 * 2;
+  for (const auto experts :
+       std::vector<std::optional<ExpertSpreading>>{std::nullopt, ExpertSpreading::kResident, ExpertSpreading::kGathered,
+                                                   ExpertSpreading::kHost, ExpertSpreading::kHybrid}) {
+    s.experts = experts;
+    const CapacityPlan plan = make_capacity_plan(s);
+    EXPECT_EQ(plan.problem, "");
+    EXPECT_EQ(plan.spread.spreading, ExpertSpreading::kResident);
+    EXPECT_EQ(bytes_of(plan.rank, "experts"), kLayer);
+    EXPECT_EQ(bytes_of(plan.rank, "expert slots"), 0);
+    EXPECT_EQ(plan.host_bytes(), 0);
+    EXPECT_EQ(plan.transfer.seconds(), 0);
+  }
+  s.hardware.memory_bytes = kLayer;
+  EXPECT_THAT(make_capacity_plan(s).problem, HasSubstr("experts need at least 1.12 GiB: all of them"));
+}
+
+TEST(CapacityPlan, WhatIsAskedForIsRefusedIfItDoesNotFit) {
+  PlanSpec s = spec("Qwen3-235B-A22B", "h200", 2);
+  s.experts = ExpertSpreading::kResident;
+  EXPECT_THAT(make_capacity_plan(s).problem, HasSubstr("experts need at least 423.00 GiB: all of them"));
+  s.experts = ExpertSpreading::kGathered;
+  EXPECT_THAT(make_capacity_plan(s).problem, HasSubstr("slots, the first layer and a share of the others"));
+  s.experts = ExpertSpreading::kHybrid;
+  EXPECT_EQ(make_capacity_plan(s).spread.spreading, ExpertSpreading::kHybrid);
+  s.hardware.peer_bandwidth = 0;
+  s.experts = ExpertSpreading::kHost;
+  EXPECT_EQ(make_capacity_plan(s).problem, "") << "needs no link between devices";
+}
+
+// Activations of a step of S tokens of Qwen3-235B-A22B, in bf16 but for the residual: 4 x 4096 + 2 x (2 x (64 + 2 x 4)
+// + 64) x 128 = 69,632 bytes a token, for S + 4096 tokens; a chunk of 8,192 has as much in all steps.
+TEST(CapacityPlan, StepsAreHalvedUntilTheyFitUnlessGiven) {
+  constexpr uint64_t kTokenBytes = 69'632;
+  PlanSpec s = spec("Qwen3-235B-A22B", "h200", 8);
+  s.kv_bytes = 0;
+  s.hardware.peer_bandwidth = 1e15;  // so fast, both, that T is nothing
+  s.hardware.host_bandwidth = 1e15;
+  const CapacityPlan whole = make_capacity_plan(s);
+  EXPECT_NEAR(whole.saturation.target.tokens, 32768, 1);
+  s.step_tokens = 8192;
+  const uint64_t small = bytes_of(make_capacity_plan(s).rank, "activations");
+  EXPECT_EQ(bytes_of(whole.rank, "activations") - small, (32768 - 8192) * kTokenBytes);
+
+  // So little memory that the first layer and slots fit beside steps of 8,192 tokens, but not of 16,384.
+  s.window = 1;
+  const uint64_t layer = uint64_t{128} * 3 * 4096 * 1536 * 2;
+  const uint64_t experts = layer + 2 * (layer - layer / 8) + layer / 8;
+  s.hardware.memory_bytes =
+      bytes_of(whole.rank, "runtime") + bytes_of(whole.rank, "replicated weights") + small + experts;
+  for (const auto& [given, got] :
+       std::vector<std::pair<std::optional<int64_t>, double>>{{std::nullopt, 8192}, {8192, 8192}, {4096, 4096}}) {
+    s.step_tokens = given;
+    const CapacityPlan plan = make_capacity_plan(s);
+    EXPECT_EQ(plan.problem, "");
+    EXPECT_NEAR(plan.saturation.target.tokens, got, 1);
+    EXPECT_EQ(static_cast<double>(plan.step_tokens), got);
+  }
+  s.step_tokens = 16384;
+  EXPECT_THAT(make_capacity_plan(s).problem, HasSubstr("experts need at least"));
+  s.step_tokens.reset();
+  s.hardware.memory_bytes = kGiB;
+  EXPECT_THAT(make_capacity_plan(s).problem, HasSubstr("experts need at least"));
 }
 
 // Without attention a layer of Qwen3-235B-A22B at about 600 TFLOP/s computes 1.35K tokens a millisecond.
@@ -174,8 +277,10 @@ TEST(CapacityPlan, ValidationNamesEveryProblem) {
   s.expert_type = ExpertType::kFp8;
   s.gamma = 0.5;
   s.context_tokens = 0;
+  s.step_tokens = 0;
   const std::vector<std::string> problems = validate(s);
-  ASSERT_EQ(problems.size(), 4U);
+  ASSERT_EQ(problems.size(), 5U);
+  EXPECT_THAT(problems, ::testing::Contains(HasSubstr("step_tokens is 0")));
   EXPECT_THAT(problems, ::testing::Contains(HasSubstr("gpus is 0")));
   EXPECT_THAT(problems, ::testing::Contains(HasSubstr("gamma is 0.5")));
   EXPECT_THAT(problems, ::testing::Contains(HasSubstr("context is 0")));

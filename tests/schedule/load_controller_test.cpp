@@ -177,6 +177,61 @@ TEST(LoadController, StepsThatSentActivationsSayNothingOfTheRates) {
   EXPECT_EQ(controller.measured().rates.dense, 448e6);
 }
 
+// Attention takes twice what was measured. 300 tokens are a quarter of an efficient step.
+TEST(LoadController, LaterRunsGetWhatWasMeasuredUntilEnoughLargeStepsSaidOtherwise) {
+  LoadControllerSpec spec = spec_of();
+  spec.efficient_step_tokens = 1200;
+  LoadController controller(tiny_shape(), spec);
+  for (int32_t i = 0; i < kSettledSteps; ++i) {
+    EXPECT_EQ(controller.settled().rates, spec.measured.rates) << i;
+    (void)controller.observe(i % 2 == 0 ? step_of(500, 2, 2) : step_of(1, 400, 2));
+  }
+  EXPECT_NEAR(controller.settled().rates.attention / 16e6, 1, 0.02);
+  EXPECT_NEAR(controller.settled().rates.expert / 768e6, 1, 0.02);
+}
+
+// Twelve steps of short requests take 20 times what was expected, since other programs had the cores, and as many of
+// long ones do not: a fit of two factors has attention 20 times as fast as the rest.
+TEST(LoadController, LaterRunsHearOfOneFactorWhereTwoMakeNoSense) {
+  LoadController controller(tiny_shape(), spec_of());
+  double seconds = 0;
+  double expected = 0;
+  for (int32_t i = 0; i < 12; ++i) {
+    StepObservation slow = step_of(1, 400, 1);
+    const StepObservation fast = step_of(500, 2, 1);
+    expected += slow.seconds + fast.seconds;
+    slow.seconds *= 20;
+    seconds += slow.seconds + fast.seconds;
+    (void)controller.observe(slow);
+    (void)controller.observe(fast);
+  }
+  const OperationRates rates = controller.settled().rates;
+  const double factor = expected / seconds;
+  EXPECT_NEAR(rates.attention / 32e6 / factor, 1, 1e-9);
+  EXPECT_NEAR(rates.dense / 448e6 / factor, 1, 1e-9);
+  EXPECT_NEAR(rates.expert / 768e6 / factor, 1, 1e-9);
+}
+
+// A target of 100 tokens is full, and steps that fill it are in use for the next, but they are small.
+TEST(LoadController, LaterRunsHearNothingOfSmallSteps) {
+  LoadControllerSpec spec = spec_of();
+  spec.efficient_step_tokens = 1200;
+  spec.fixed_tokens = 100;
+  LoadController controller(tiny_shape(), spec);
+  const auto observe_small = [&] {
+    StepObservation small = step_of(1, 100, 1);
+    small.seconds *= 3;
+    for (int i = 0; i < 20; ++i) (void)controller.observe(small);
+  };
+  observe_small();
+  ASSERT_LT(controller.measured().rates.dense, 0.5 * spec.measured.rates.dense);
+  EXPECT_EQ(controller.settled().rates, spec.measured.rates);
+  // Nor do they bend what large ones say: as measured.
+  for (int32_t i = 0; i < kSettledSteps; ++i) (void)controller.observe(step_of(1, 1200, 1));
+  observe_small();
+  EXPECT_NEAR(controller.settled().rates.dense / spec.measured.rates.dense, 1, 1e-12);
+}
+
 TEST(LoadController, ToldNotToAdaptItDoesNot) {
   LoadControllerSpec spec = spec_of();
   spec.adapt = false;

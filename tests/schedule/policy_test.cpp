@@ -46,6 +46,45 @@ TEST(PrefixSaturationPolicy, LooksFirstAtWhatSavesMost) {
             policy.order_key({.tokens = 500, .uncached_tokens = 10}));
   EXPECT_EQ(policy.order_key({.tokens = 900, .uncached_tokens = 900}),
             policy.order_key({.tokens = 5, .uncached_tokens = 5}));
+  // 4,096 tokens saved are worth eight seconds and a bit.
+  const RouteRequest saves{.tokens = 5000, .uncached_tokens = 904};
+  EXPECT_LT(policy.order_key(saves),
+            policy.order_key({.tokens = 700, .uncached_tokens = 700, .waited_ns = 8'000'000'000}));
+  EXPECT_GT(policy.order_key(saves),
+            policy.order_key({.tokens = 700, .uncached_tokens = 700, .waited_ns = 9'000'000'000}));
+}
+
+TEST(PrefixSaturationPolicy, LooksBeforeAllElseAtWhatIsLongTheLongestFirst) {
+  const PrefixSaturationPolicy policy;
+  const auto key = [&](double share, double steps_left, int64_t saved = 0) {
+    return policy.order_key({.tokens = saved, .share_left = share, .steps_left = steps_left});
+  };
+  constexpr double kFrom = PrefixSaturationPolicy::kLongShare;
+  constexpr double kFromAtEnd = PrefixSaturationPolicy::kLongShareAtEnd;
+  EXPECT_LT(key(kFrom, 9), key(0, 9, 1 << 23));
+  EXPECT_LT(key(2 * kFrom, 9), key(kFrom, 9));
+  EXPECT_EQ(key(0.99 * kFrom, 9), key(0, 9));
+  EXPECT_LT(key(kFromAtEnd, 1.9), key(0, 1.9, 1 << 23));
+  EXPECT_EQ(key(0.99 * kFromAtEnd, 1.9), key(0, 1.9));
+}
+
+// Even than a request that is all that is left for eight ranks; less than an eighth saved is in its place by tokens.
+TEST(PrefixSaturationPolicy, LooksEvenBeforeThatAtWhatSavesAsMuch) {
+  const PrefixSaturationPolicy policy;
+  const auto key = [&](double left, double saved) {
+    return policy.order_key(
+        {.tokens = 1000, .uncached_tokens = 500, .share_left = left, .share_saved = saved, .steps_left = 9});
+  };
+  EXPECT_LT(key(0.01, 0.125), key(8, 0));
+  EXPECT_LT(key(0.01, 0.5), key(0.01, 0.125));
+  EXPECT_GT(key(0.01, 0.124), key(0.125, 0));
+}
+
+TEST(PrefixSaturationPolicy, PrefersWhoIsDoneFirstToWhoHasLessLeftOver) {
+  std::vector<RankChoice> ranks = {choice(0, 2, 4), choice(1, 2, 9)};
+  ranks[0].load_ahead = 4;
+  ranks[1].load_ahead = 3;
+  EXPECT_EQ(PrefixSaturationPolicy().choose({}, ranks), 1);
 }
 
 SchedulerConfig ranks_of(int32_t ranks, int64_t target) {

@@ -98,6 +98,20 @@ TEST(RateFit, NoiseAveragesOut) {
   EXPECT_NEAR(fit.factors().other, 1.5, 0.12);
 }
 
+// 20,000 steps of short rows, all alike but for noise: attention is 2 % of them, so they hardly tell its rate. Where
+// old steps are forgotten, it comes to be whatever the noise makes of it.
+TEST(RateFit, KeepsWhatStepsDoNotTellWhereAllCount) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> noise(0.8, 1.2);
+  RateFit fit(RateFit::Memory::kAll);
+  for (int i = 0; i < 20'000; ++i) {
+    fit.observe(Device{.attention = 1.1, .other = 1.3}.run(0.02, 0.98, noise(random)));
+    ASSERT_GT(fit.factors().attention, 0.6) << i;
+    ASSERT_LT(fit.factors().attention, 1.8) << i;
+  }
+  EXPECT_NEAR(fit.factors().other, 1.3, 0.02);
+}
+
 TEST(RateFit, IgnoresWhatCannotBe) {
   RateFit fit;
   const double nan = std::numeric_limits<double>::quiet_NaN();

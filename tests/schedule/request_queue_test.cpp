@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <map>
+#include <random>
+#include <tuple>
 
 #include "tests/schedule/scheduler_under_test.h"
 
@@ -92,6 +96,48 @@ TEST_F(RequestQueueTest, ARequestThatComesBackHasItsOldPlace) {
   queue_.check_invariants();
   EXPECT_EQ(order(), list({1, 2, 3, 4}));
   EXPECT_EQ(queue_.bypassed(), 0U);
+}
+
+// Against sorting them all by what the order is said to be.
+TEST_F(RequestQueueTest, IsInTheSaidOrderWhateverComesAndLeaves) {
+  struct Said {
+    int32_t priority = 0;
+    std::optional<int64_t> deadline_ns{};
+    uint64_t age = 0;
+  };
+  std::mt19937 random(5);
+  const auto below = [&](uint32_t limit) { return static_cast<int32_t>(random() % limit); };
+  std::map<uint64_t, Said> waiting;
+  uint64_t next_id = 1;
+  int64_t pressing_ns = 0;
+  for (int i = 0; i < 3000; ++i) {
+    if (below(5) < 3) {
+      const Said said{.priority = below(4) == 0 ? below(3) - 1 : 0,
+                      .deadline_ns = below(3) == 0 ? std::optional<int64_t>(pressing_ns + below(400)) : std::nullopt,
+                      .age = next_id};
+      push(next_id, said.priority, said.deadline_ns);
+      waiting.emplace(next_id++, said);
+    } else if (!waiting.empty()) {
+      const auto gone = std::next(waiting.begin(), below(static_cast<uint32_t>(waiting.size())));
+      ASSERT_NE(remove(gone->first), nullptr);
+      waiting.erase(gone);
+    }
+    pressing_ns += below(4);
+    if (i % 10 != 0 || waiting.empty()) continue;
+    const auto bypass_max = 1 + below(300);
+    const uint64_t starved = queue_.bypassed() >= static_cast<uint64_t>(bypass_max) ? waiting.begin()->first : 0;
+    std::vector<uint64_t> expected;
+    for (const auto& entry : waiting) expected.push_back(entry.first);
+    std::ranges::sort(expected, {}, [&](uint64_t id) {
+      const Said& said = waiting.at(id);
+      const bool presses = said.deadline_ns && *said.deadline_ns <= pressing_ns;
+      return std::tuple(id != starved, -said.priority, !presses, presses ? *said.deadline_ns : 0, said.age);
+    });
+    ASSERT_EQ(order(pressing_ns, INT32_MAX, bypass_max), expected);
+    const auto some = static_cast<size_t>(1 + below(static_cast<uint32_t>(expected.size())));
+    expected.resize(some);
+    ASSERT_EQ(order(pressing_ns, static_cast<int32_t>(some), bypass_max), expected);
+  }
 }
 
 TEST_F(RequestQueueTest, KnowsWhomItHas) {

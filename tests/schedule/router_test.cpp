@@ -165,6 +165,31 @@ TEST(Router, ARetiredRanksRequestsGoToTheOthersAndNothingGoesToIt) {
   }
 }
 
+TEST(Router, WhatARetiredRankLeavesIsTakenOverByFullQueuesToo) {
+  for (const std::string_view policy : policy_names()) {
+    SCOPED_TRACE(policy);
+    SchedulerConfig config = filled_to_target(config_of(2));
+    config.queue_max = 3;
+    ManualClock clock;
+    Router router(config, tiny_shape(), clock, policy);
+    // One lane holds three, two hold three each.
+    const auto last = static_cast<uint64_t>(3 * router.lanes());
+    for (uint64_t id = 1; id <= last; ++id)
+      ASSERT_EQ(router.submit(request_of(id, text(static_cast<int32_t>(id), 100))), SubmitResult::kAccepted);
+    EXPECT_TRUE(router.retire_rank(1).empty());
+    router.check_invariants();
+    EXPECT_EQ(router.queued(0), static_cast<int32_t>(last));
+    EXPECT_EQ(router.submit(request_of(100, text(100, 100))), SubmitResult::kQueueFull) << "what is new is refused";
+    std::set<uint64_t> done;
+    for (auto plans = router.steps_for_idle(); !plans.empty(); plans = router.steps_for_idle())
+      for (const StepPlan& plan : plans) {
+        for (const uint64_t id : ids(plan)) EXPECT_TRUE(done.insert(id).second) << id;
+        router.finish_step(plan.id, StepOutcome::kDone);
+      }
+    EXPECT_EQ(done.size(), last);
+  }
+}
+
 TEST(Router, AFailedStepRecallsWhatReliedOnItInItsOwnLane) {
   RouterUnderTest t(2, "round-robin");
   // Both of rank 0: the second reads the first's blocks.

@@ -50,7 +50,7 @@ TEST_F(Failure, AStepThatDidNotRelyOnItGoesOn) {
 }
 
 TEST(Retired, ARanksRequestsGoToTheOthersAndNothingGoesToIt) {
-  SchedulerUnderTest t{{.pool_blocks = {64, 64}, .load = token_load(1), .step_tokens_max = 1000}};
+  SchedulerUnderTest t{{.pool_blocks = {64, 64}, .load = token_load(50), .step_tokens_max = 1000}};
   const std::vector<int32_t> shared = text(0, 64);
   t.submit(1, shared);
   t.submit(2, text(2, 84));

@@ -107,6 +107,22 @@ TEST(Scheduler, KnowsTheBlocksOfTheRequestsThatItLooksAtOnly) {
   EXPECT_EQ(t.scheduler.index().tree().size(), 2);
 }
 
+// So that the next plan need not find the blocks of all that came since the last one.
+TEST(Scheduler, FindsBlocksWhenRequestsArriveUnlessThePlanWillNotLookAtThem) {
+  SchedulerConfig config = config_of(100, 1000);
+  config.look_ahead = 2;
+  SchedulerUnderTest t(config);
+  for (uint64_t id = 1; id <= 2; ++id) {
+    t.submit(id, text(static_cast<int32_t>(id), 3 * kBlockTokens));
+    EXPECT_EQ(t.scheduler.index().tree().size(), static_cast<int32_t>(1 + 3 * id));
+  }
+  t.submit(3, text(3, 3 * kBlockTokens));
+  EXPECT_EQ(t.scheduler.index().tree().size(), 7);
+  EXPECT_EQ(t.scheduler.cancel(1), CancelResult::kRemoved);
+  EXPECT_EQ(t.scheduler.index().tree().size(), 4);
+  t.scheduler.check_invariants();
+}
+
 TEST(Scheduler, GivesARankOneRunningAndOneStagedStep) {
   SchedulerUnderTest t(config_of(10, 1000));
   for (uint64_t id = 0; id < 4; ++id) t.submit(id, text(static_cast<int32_t>(id), 20));

@@ -20,6 +20,13 @@ TEST(KnownModels, AreFoundWhateverTheCaseAndTheOrganisation) {
   EXPECT_EQ(known_model_names(), "DeepSeek-V3, GLM-4.5, gpt-oss-120b, Mixtral-8x7B, Qwen3-235B-A22B, Qwen3-30B-A3B");
 }
 
+TEST(KnownModels, AreNotFoundByPaths) {
+  for (const char* path : {"./Qwen3-30B-A3B", "../Qwen3-30B-A3B", ".Qwen/Qwen3-30B-A3B", "/Qwen3-30B-A3B",
+                           "~/Qwen3-30B-A3B", "Qwen3-30B-A3B/", "Qwen/Qwen3-30B-A3B/", "/models/Qwen3-30B-A3B",
+                           "models/Qwen/Qwen3-30B-A3B", "Qwen//Qwen3-30B-A3B"})
+    EXPECT_EQ(find_known_model(path), nullptr) << path;
+}
+
 TEST(KnownModels, HoldTogether) {
   for (const KnownModel& model : known_models()) {
     EXPECT_TRUE(validate(model.shape).empty()) << model.name;

@@ -114,5 +114,30 @@ TEST(SpreadExperts, AgreesWithTheEnginesPlacement) {
   }
 }
 
+// Whether or not another layer is dense.
+TEST(SpreadExperts, AgreesWithTheEnginesPlacementOfOneLayer) {
+  for (const int32_t layers : {1, 2}) {
+    ModelShape shape = small();
+    shape.layers = layers;
+    shape.feed_forward.assign(static_cast<size_t>(layers), FeedForward::kDense);
+    shape.feed_forward.back() = FeedForward::kMoe;
+    const int64_t bytes = expert_bytes(shape, 2);
+    const auto layer = static_cast<uint64_t>(bytes * shape.experts);
+    for (const int32_t ranks : {1, 2, 3}) {
+      const ExpertSpread counted =
+          spread_experts(shape, {.ranks = ranks, .expert_bytes = bytes, .rank_bytes = layer, .resident_bytes = 0});
+      EXPECT_EQ(counted.spreading, ExpertSpreading::kResident);
+      EXPECT_EQ(counted.host_experts, 0);
+      for (const Placing placing : {Placing::kGathered, Placing::kHost, Placing::kHybrid, Placing::kAuto}) {
+        const Placement placed(
+            shape, {.ranks = ranks, .placing = placing, .blob_bytes = static_cast<size_t>(bytes), .rank_bytes = layer});
+        EXPECT_EQ(placed.placing(), Placing::kResident);
+        EXPECT_EQ(counted.rank_experts, std::ssize(placed.experts_on(0)));
+        EXPECT_EQ(counted.streamed_layers(), std::ssize(placed.streamed_layers()));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zp

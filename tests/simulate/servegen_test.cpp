@@ -44,12 +44,12 @@ TEST_F(ServeGen, NamesWhatIsWrong) {
   };
   refuse("[]", {"chunk-1-dataset.json", "JSON object"});
   refuse("{}", {"no windows"});
-  refuse(R"({"7": {}})", {"window 7", "input_tokens", "missing"});
-  refuse(R"({"7": {"input_tokens": "{9: 0.5}"}})", {"window 7", "0.5", "come to 1"});
+  refuse(R"({"7": {}})", {"window '7'", "input_tokens", "missing"});
+  refuse(R"({"7": {"input_tokens": "{9: 0.5}"}})", {"window '7'", "0.5", "come to 1"});
   refuse(R"({"7": {"input_tokens": "{0: 1}"}})", {"0 tokens", "8388608"});
   refuse(R"({"7": {"input_tokens": "{9: 2}"}})", {"probability 2"});
   refuse(R"({"7": {"input_tokens": "{9 0.5}"}})", {"':' is expected"});
-  refuse(R"({"7": {"input_tokens": "{x: 1}"}})", {"not a length"});
+  refuse(R"({"7": {"input_tokens": "{x: 1}"}})", {"'x: 1}' is not a length"});
   refuse(R"({"7": {"input_tokens": "{9: 1"}})", {"',' is expected"});
   refuse(R"({"7": {"input_tokens": ""}})", {"'{' is expected"});
 }

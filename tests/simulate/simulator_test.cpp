@@ -31,7 +31,7 @@ TEST(Simulator, AddsUpStepsOfOneRank) {
   EXPECT_EQ(r.steps[0].tokens, 100);
   EXPECT_NEAR(r.makespan_seconds, 320e-6, 1e-9);
   EXPECT_NEAR(r.tokens_per_second(), 500'000, 1);
-  EXPECT_NEAR(r.latency_seconds_mean, (2 * 200e-6 + 2 * 320e-6) / 4, 1e-9);
+  EXPECT_NEAR(r.latency_seconds.mean, (2 * 200e-6 + 2 * 320e-6) / 4, 1e-9);
   EXPECT_EQ(r.ranks[0].idle_seconds, 0);
 }
 
@@ -65,7 +65,32 @@ TEST(Simulator, RequestsWaitUntilTheyArrive) {
   EXPECT_EQ(r.steps[0].end_ns, 100'000);
   EXPECT_EQ(r.steps[1].start_ns, 1'000'000);
   EXPECT_NEAR(r.ranks[0].idle_seconds, 900e-6, 1e-9);
-  EXPECT_NEAR(r.latency_seconds_mean, 100e-6, 1e-9);
+  EXPECT_NEAR(r.latency_seconds.mean, 100e-6, 1e-9);
+}
+
+// 200 requests, each a step of 200 us. The first 150 come every 100 us, so number i waits for the i before it: it takes
+// 200 + 100 i. The others come when nothing else is left, a millisecond apart, and take 200. In order these are 200,
+// 51 times, then 300, 400, ... 15,100: number i of the first is the (51 + i)th.
+TEST(Simulator, SaysWithinWhichTimeMostRequestsAreDone) {
+  Workload w = independent({});
+  for (int32_t i = 0; i < 200; ++i)
+    w.requests.push_back({.pieces = {{.text = static_cast<uint64_t>(i), .offset = 0, .count = 100}},
+                          .arrival_ns = i < 150 ? i * 100'000 : (i - 150) * 1'000'000 + 100'000'000});
+  const SimulationReport r = simulate(simulation(1, 100), w);
+  ASSERT_EQ(r.steps.size(), 200U);
+  EXPECT_NEAR(r.latency_seconds.p50, 5'100e-6, 1e-9);   // the 100th: i = 49
+  EXPECT_NEAR(r.latency_seconds.p90, 13'100e-6, 1e-9);  // the 180th: i = 129
+  EXPECT_NEAR(r.latency_seconds.p99, 14'900e-6, 1e-9);  // the 198th: i = 147
+  EXPECT_NEAR(r.latency_seconds.max, 15'100e-6, 1e-9);  // i = 149
+  EXPECT_NEAR(r.latency_seconds.mean, (200 * 200e-6 + 150 * 149 * 50e-6) / 200, 1e-9);
+}
+
+// Nearest rank: of three, the second is the median and the third is all else.
+TEST(Simulator, PercentilesOfFewRequestsAreLatenciesOfRequests) {
+  const SimulationReport r = simulate(simulation(1, 100), independent({100, 100, 100}));
+  EXPECT_NEAR(r.latency_seconds.p50, 400e-6, 1e-9);
+  for (const double latency : {r.latency_seconds.p90, r.latency_seconds.p99, r.latency_seconds.max})
+    EXPECT_NEAR(latency, 600e-6, 1e-9);
 }
 
 // Ten requests that share a long prefix and come at once: one prefix and ten suffixes, on one rank.
@@ -77,6 +102,13 @@ TEST(Simulator, TenThatShareAPrefixCostItOnce) {
   int busy = 0;
   for (const RankReport& rank : r.ranks) busy += rank.requests > 0 ? 1 : 0;
   EXPECT_EQ(busy, 1);
+}
+
+// As many requests as ranks, whose own parts are twice the prefix that they share: each rank makes the prefix once more
+// rather than have one do everything, though the target would hold it all.
+TEST(Simulator, RequestsThatShareAPrefixAreDividedAmongIdleRanks) {
+  const SimulationReport r = simulate(simulation(8, 100'000), grouped(1, 8, 1024, 2000));
+  for (const RankReport& rank : r.ranks) EXPECT_EQ(rank.requests, 1);
 }
 
 // Dealt out in turn, every one of 4 ranks computes every prefix.
@@ -99,6 +131,21 @@ TEST(Simulator, TheLastStepsAreEven) {
     EXPECT_LE(r.makespan_seconds, (requests * 10.0 / 7 + 10) * 2e-6);
     EXPECT_EQ(r.steps.size(), 21U);
   }
+}
+
+Workload of_lengths(const std::vector<int32_t>& lengths) {
+  Workload w{.name = "alone", .parts = {"all"}, .requests = {}};
+  for (size_t i = 0; i < lengths.size(); ++i)
+    w.requests.push_back({.pieces = {{.text = i, .offset = 0, .count = lengths[i]}}});
+  return w;
+}
+
+// 17 for 8 ranks, each shorter than a transfer takes: the last goes along, rather than be a step of its own.
+TEST(Simulator, ARemainderOfEqualRequestsIsNoStepOfItsOwn) {
+  SimulationSpec spec = simulation(8, 1000);
+  spec.step.transfer_seconds = 0.5 * spec.target_seconds;
+  const SimulationReport r = simulate(spec, of_lengths(std::vector<int32_t>(17, 250)));
+  EXPECT_EQ(r.steps.size(), 8U);
 }
 
 class EveryPolicy : public testing::TestWithParam<std::string_view> {};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/errors.h"
+
 namespace zp {
 namespace {
 
@@ -59,6 +61,19 @@ TEST(RankTimeline, AddsWhatStepsAndRequestsTakeBesides) {
   model.request_seconds = 0.5e-3;
   const StepTime time = RankTimeline(model).run(0, {.tokens = 9, .attention = 1e9, .dense = 4e9, .expert = 12e9}, 3);
   EXPECT_EQ(time.compute_ns, 63'500'000);
+}
+
+// 2^63 ns are 9.2e9 s.
+TEST(RankTimeline, AStepThatEndsTooLateForTheClockIsAnError) {
+  StepModel model = kModel;
+  model.step_seconds = 4e9;
+  const RequestCost cost{.tokens = 9, .attention = 0, .dense = 0, .expert = 6e9};
+  RankTimeline rank(model);
+  const int64_t end_ns = rank.run(0, cost, 1).total_ns();
+  EXPECT_GT(end_ns, 4'000'000'000'000'000'000);
+  EXPECT_EQ(rank.run(end_ns, cost, 1).compute_ns / 1'000'000'000, 4'000'000'000);
+  test::expect_error([&] { (void)rank.run(2 * end_ns, cost, 1); }, ErrorCode::kInvalidArgument,
+                     {"1.2e+10 s", "the limit is 9e+09 s"});
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ TEST_F(TraceFile, AzureTimesAndLengths) {
   EXPECT_EQ(w.requests[0].tokens(), 374);
   EXPECT_EQ(w.requests[1].tokens(), 396);
   EXPECT_EQ(w.requests[1].arrival_ns, 1'500'000'100);
+  EXPECT_TRUE(w.timed);
   EXPECT_EQ(reusable_tokens(w), 0);
 }
 
@@ -105,6 +106,7 @@ TEST_F(TraceFile, LengthsArriveAtOnce) {
   ASSERT_EQ(w.requests.size(), 2U);
   EXPECT_EQ(w.tokens(), 3772 + 2015);
   EXPECT_EQ(w.requests[1].arrival_ns, 0);
+  EXPECT_FALSE(w.timed);
 }
 
 TEST_F(TraceFile, SaysWhatIsWrongAndWhere) {
@@ -127,13 +129,20 @@ TEST_F(TraceFile, SaysWhatIsWrongAndWhere) {
               HasSubstr("input_length is 99999999; it must lie in [0, 8388608]"));
   EXPECT_THAT(problem("x.jsonl", R"({"timestamp": "now", "input": "abc"})"
                                  "\n"),
-              HasSubstr("timestamp is missing or no"));
+              HasSubstr("timestamp is '\"now\"'; it must be a whole number in [0, "));
   EXPECT_THAT(problem("x.jsonl", R"({"timestamp": 9223372036854, "input_length": 600, "hash_ids": [1, 2]})"
                                  "\n"),
               HasSubstr("timestamp is 9223372036854; it must lie in [0, 6307200000000]"));
   EXPECT_THAT(problem("x.jsonl", R"({"timestamp": 1, "input_length": 5, "hash_ids": ["a"]})"
                                  "\n"),
-              HasSubstr("hash id"));
+              HasSubstr("one of hash_ids is '\"a\"'; it must be a whole number in [0, 18446744073709551615]"));
+  EXPECT_THAT(problem("x.jsonl", R"({"timestamp": 1, "input_length": 600, "hash_ids": [1, -1]})"
+                                 "\n"),
+              HasSubstr("x.jsonl:1: one of hash_ids is '-1'; it must be"));
+  EXPECT_THAT(
+      problem("x.jsonl", R"({"timestamp": 1, "input_length": 5, "hash_ids": [")" + std::string(99, 'a') + "\"]}"),
+      HasSubstr("is '\"" + std::string(59, 'a') + "...';"));
+  EXPECT_THAT(problem("x.jsonl", R"({"input_length": 5, "hash_ids": [1]})"), HasSubstr("timestamp is missing"));
   EXPECT_THAT(problem("x.csv", "a,b\n1,2\n"), HasSubstr("the columns 'a,b' are of no known trace"));
   const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   EXPECT_THAT(problem("x.csv", header + "yesterday,3,4\n"), HasSubstr("x.csv:2: TIMESTAMP is 'yesterday'"));
@@ -145,6 +154,10 @@ TEST_F(TraceFile, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(problem("x.csv", header + "9999-12-31 18:15:46,3,4\n"), HasSubstr("from 1970 on"));
   EXPECT_THAT(problem("x.csv", header + "2023-11-16 18:15:46.6805900\n"), HasSubstr("no second column"));
   EXPECT_THAT(problem("x.csv", header + "2023-11-16 18:15:46.6805900,many,4\n"), HasSubstr("is 'many', not a number"));
+  EXPECT_THAT(problem("x.csv", header + "2023-11-16 18:15:46.6805900," + std::string(99, 'a') + ",4\n"),
+              HasSubstr("is '" + std::string(60, 'a') + "...', not a number"));
+  EXPECT_THAT(problem("x.csv", std::string(99, 'a') + "\n1,2\n"),
+              HasSubstr("the columns '" + std::string(60, 'a') + "...' are of no known trace"));
   EXPECT_THAT(problem("x.csv", "num_prefill_tokens,num_decode_tokens\n-1,5\n"), HasSubstr("a request of -1 tokens"));
   EXPECT_THAT(problem("x.jsonl", ""), HasSubstr("no requests"));
   EXPECT_THROW((void)read_trace(folder_.path() / "missing.jsonl"), Error);

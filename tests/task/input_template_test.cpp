@@ -60,10 +60,22 @@ TEST(InputTemplate, NamesEveryMissingColumnAndThoseOfTheRow) {
   EXPECT_EQ(out, "before");
 }
 
+TEST(InputTemplate, ANullIsNoEmptyText) {
+  const Row row{.index = 0, .line = 7, .columns = {{"text", ""}}, .nulls = {"a", "b"}, .error = {}};
+  EXPECT_EQ(render("<{{text}}>", row), "<>");
+  EXPECT_EQ(render("{{text}} {{b}} {{a}}", row),
+            "error: line 7: the input template uses 'b', 'a', null in this row; a value must be a string (\"\" for no "
+            "text), a number, true, false, an array or an object");
+  EXPECT_EQ(render("{{x}} {{b}}", row),
+            "error: line 7: the input template uses 'x', but the row's columns are: 'text', 'a' (null), 'b' (null)");
+}
+
 TEST(InputTemplate, ListsAtMostTwentyColumns) {
   Row row;
   for (int i = 0; i < 23; ++i) row.columns.emplace_back(fmt::format("c{}", i), "");
   EXPECT_THAT(render("{{x}}", row), HasSubstr("'c19' and 3 more"));
+  row.nulls = {"n"};
+  EXPECT_THAT(render("{{x}}", row), HasSubstr("'c19' and 4 more"));
   EXPECT_THAT(render("{{x}}", Row{}), HasSubstr("columns are: none"));
 }
 

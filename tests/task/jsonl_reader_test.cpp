@@ -20,10 +20,22 @@ std::string one(const std::string& line) {
 }
 
 TEST(JsonlReader, TurnsEveryKindOfValueIntoText) {
-  EXPECT_EQ(
-      one(R"({"s":"a\u00e9\n\"","i":-12,"f":1.50,"e":1E5,"big":123456789012345678901234567890,"t":true,"n":null})"),
-      "s=a\xC3\xA9\n\"|i=-12|f=1.50|e=1E5|big=123456789012345678901234567890|t=true|n=");
+  EXPECT_EQ(one(R"({"s":"a\u00e9\n\"","i":-12,"f":1.50,"e":1E5,"big":123456789012345678901234567890,"t":true,"n":""})"),
+            "s=a\xC3\xA9\n\"|i=-12|f=1.50|e=1E5|big=123456789012345678901234567890|t=true|n=");
   EXPECT_EQ(one("{}"), "");
+}
+
+TEST(JsonlReader, AColumnThatIsNullHasNoValue) {
+  const auto rows = read_rows(RowFormat::kJsonLines, "{\"a\": null, \"b\": \"null\", \"c\" :null }\n{\"a\":null}x\n");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(show(rows[0]), "b=null");
+  EXPECT_EQ(rows[0].nulls, (std::vector<std::string>{"a", "c"}));
+  EXPECT_EQ(rows[0].find("a"), nullptr);
+  EXPECT_TRUE(rows[0].is_null("a"));
+  EXPECT_FALSE(rows[0].is_null("b"));
+  EXPECT_EQ(describe_columns(rows[0]), "'b', 'a' (null), 'c' (null)");
+  EXPECT_TRUE(rows[1].error && rows[1].nulls.empty());
+  EXPECT_EQ(one(R"({"a":null,"a":1})"), "error: line 1: the row names 'a' twice; names must be distinct");
 }
 
 TEST(JsonlReader, WritesNestedValuesAsCompactJson) {

@@ -90,18 +90,5 @@ TEST(OutputFile, WaitsForAPipeThatIsFullAndNonBlocking) {
   EXPECT_EQ(got, text);
 }
 
-TEST(OutputFile, MayNotBeTheInput) {
-  const test::TempFolder folder;
-  test::write_file(folder.file("rows.csv"), "a\n");
-  ASSERT_EQ(::link(folder.file("rows.csv").c_str(), folder.file("same.csv").c_str()), 0);
-  test::write_file(folder.file("other.csv"), "a\n");
-  const auto require = [&] { require_different_files(folder.file("rows.csv"), folder.file("same.csv")); };
-  EXPECT_THAT(message_of(ErrorCode::kInvalidArgument, require), HasSubstr("is the same file as the input"));
-  EXPECT_NO_THROW(require_different_files(folder.file("rows.csv"), folder.file("other.csv")));
-  EXPECT_NO_THROW(require_different_files(folder.file("rows.csv"), folder.file("new.csv")));
-  EXPECT_NO_THROW(require_different_files("-", "-"));
-  EXPECT_NO_THROW(require_different_files("/dev/null", "/dev/null"));
-}
-
 }  // namespace
 }  // namespace zp

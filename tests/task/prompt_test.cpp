@@ -125,6 +125,25 @@ TEST(Prompt, AMissingColumnIsTheRowsErrorAndNamesTheRowsColumns) {
             "line 6: the input template uses 'text', but the row's columns are: 'id', 'label'");
 }
 
+TEST(Prompt, WhatIsNullIsMissing) {
+  const auto prepare = [](std::vector<std::pair<std::string, std::string>> columns, const char* null) {
+    Row with_null = row(std::move(columns));
+    with_null.nulls = {null};
+    return renderer(kChoice).prepare(with_null);
+  };
+  const auto text = prepare({{"id", "x7"}}, "text");
+  ASSERT_TRUE(text.error);
+  EXPECT_THAT(text.error->message, testing::HasSubstr("uses 'text', null in this row"));
+  EXPECT_EQ(text.id, RowId("x7"));
+  const auto id = prepare({{"text", ""}}, "id");
+  ASSERT_TRUE(id.error);
+  EXPECT_EQ(id.error->message, "line 6: id_column is 'id', but the row's columns are: 'text', 'id' (null)");
+  EXPECT_EQ(id.id, RowId(int64_t{4}));
+  const auto label = prepare({{"text", ""}, {"id", "x7"}}, "label");
+  EXPECT_FALSE(label.error);
+  EXPECT_EQ(label.label, std::nullopt);
+}
+
 TEST(Prompt, ARowsOwnErrorIsKept) {
   Row bad = row({});
   bad.error = RowError{.code = ErrorCode::kInvalidArgument, .message = "broken"};

@@ -69,7 +69,7 @@ TEST(BadFile, UnknownPartsAreNamed) {
   expect_refused("/pre_tokenizer", split({{"String", ""}}), kCode, {"empty"});
   expect_refused("/pre_tokenizer", split({{"String", "a"}}, "Dropped"), kCode, {"Dropped"});
   expect_refused("/normalizer", {{"type", "Nmt"}}, kCode, {"normalizer", "Nmt"});
-  expect_refused("/normalizer", {{"type", "NFC"}, {"x", 1}}, kCode, {"\"x\""});
+  expect_refused("/normalizer", {{"type", "NFC"}, {"x", 1}}, kCode, {"'x'"});
   expect_refused("/post_processor", {{"type", "New"}}, kCode, {"post_processor", "New"});
   expect_refused("/decoder", {{"type", "WordPiece"}}, kCode, {"decoder", "WordPiece"});
 }
@@ -126,7 +126,7 @@ TEST(BadFile, TokensThatContradictEachOtherAreNamed) {
         (void)Tokenizer::parse(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]},"pre_tokenizer":
       {"type":"ByteLevel","add_prefix_space":false}})");
       },
-      kCode, {"\"a\" twice"});
+      kCode, {"'a' twice"});
 }
 
 TEST(BadFile, AddedTokensMustDifferOnceNormalized) {
@@ -147,7 +147,7 @@ TEST(BadFile, TemplatesMustHoldTogether) {
   const json special = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}};
   expect_refused("/post_processor", with(json::array({sequence, special})), ErrorCode::kCorrupt,
                  {"special_tokens", "<s>"});
-  expect_refused("/post_processor", with(json::array({{{"Sequence", {{"id", "B"}}}}})), ErrorCode::kCorrupt, {"\"B\""});
+  expect_refused("/post_processor", with(json::array({{{"Sequence", {{"id", "B"}}}}})), ErrorCode::kCorrupt, {"'B'"});
   expect_refused("/post_processor", with(json::array({json::object()})), ErrorCode::kCorrupt, {"single[0]"});
   expect_refused("/post_processor",
                  {{"type", "Sequence"}, {"processors", {with(json::array({sequence})), with(json::array({sequence}))}}},

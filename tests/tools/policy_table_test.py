@@ -49,7 +49,7 @@ class PolicyTable(unittest.TestCase):
         self.assertTrue(self.run_tool("paper", "--ranks", "1").stdout.endswith("in 0 of 4 comparisons.\n"))
 
     def test_writes_a_line_a_cell_that_names_no_folder(self):
-        self.run_tool("/traces/some/calls.jsonl:share=0.1:shuffled", "--ranks", "4", "--json", str(self.lines), "--",
+        self.run_tool("/traces/some/calls.jsonl:share=0.1:shuffled", "--ranks", "4", "--json", str(self.lines), "--commit", "abc1234", "--",
                       "--model", "M")
         lines = [json.loads(text) for text in self.lines.read_text(encoding="utf-8").splitlines()]
         self.assertEqual([line["policy"] for line in lines],
@@ -60,6 +60,7 @@ class PolicyTable(unittest.TestCase):
         self.assertEqual((line["bench"], line["workload"], line["order"], line["ranks"]),
                          ("policy_table", "calls:share=0.1", "shuffled", 4))
         self.assertEqual((line["makespan_seconds"], line["tokens_per_s"], line["hit_rate"]), (25.0, 80000.0, 0.25))
+        self.assertEqual((line["seed"], line["device"], line["commit"]), (1, "none: virtual time", "abc1234"))
         self.assertNotIn("/", json.dumps(lines))
 
     def test_a_failed_simulation_is_told_and_fails(self):

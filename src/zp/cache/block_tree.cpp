@@ -41,12 +41,14 @@ void BlockTree::release(std::span<const NodeId> path) {
   }
 }
 
-void BlockTree::hold(NodeId node) { ++nodes_[static_cast<size_t>(node)].holds; }
+void BlockTree::hold(NodeId node) {
+  if (nodes_[static_cast<size_t>(node)].holds++ == 0) --unheld_;
+}
 
 void BlockTree::unhold(NodeId node) {
   Node& n = nodes_[static_cast<size_t>(node)];
   ZP_CHECK(n.live && n.holds > 0, "node {} is not held", node);
-  --n.holds;
+  if (--n.holds == 0) ++unheld_;
   prune(node);
 }
 
@@ -70,6 +72,7 @@ NodeId BlockTree::find_or_make(NodeId parent, uint32_t tag, std::span<const int3
   const NodeId id = make(parent, tag);
   std::ranges::copy(tokens, tokens_[static_cast<size_t>(id)].begin());
   table_.insert(tag, id);
+  ++unheld_;
   ++nodes_[static_cast<size_t>(parent)].children;
   return id;
 }
@@ -103,6 +106,7 @@ void BlockTree::prune(NodeId node) {
       root_names_.erase(name);
     } else {
       table_.erase(n.tag, node);
+      --unheld_;
       --nodes_[static_cast<size_t>(parent)].children;
     }
     n.live = false;
@@ -115,16 +119,19 @@ void BlockTree::prune(NodeId node) {
 void BlockTree::check_invariants() const {
   std::vector<int32_t> children(nodes_.size(), 0);
   int32_t live = 0;
+  int32_t unheld = 0;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (!node.live) continue;
     ++live;
     ZP_CHECK(node.references > 0 || node.holds > 0 || node.children > 0, "nobody needs node {}", i);
     if (node.parent == kNoNode) continue;
+    if (node.holds == 0) ++unheld;
     ZP_CHECK(nodes_[static_cast<size_t>(node.parent)].live, "the parent of node {} is gone", i);
     ++children[static_cast<size_t>(node.parent)];
   }
   ZP_CHECK(live == live_, "{} nodes are live, {} counted", live, live_);
+  ZP_CHECK(unheld == unheld_, "{} blocks are on no rank, {} counted", unheld, unheld_);
   for (size_t i = 0; i < nodes_.size(); ++i)
     ZP_CHECK(!nodes_[i].live || nodes_[i].children == children[i], "node {} has {} children, {} counted", i,
              children[i], nodes_[i].children);

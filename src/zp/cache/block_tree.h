@@ -42,6 +42,8 @@ class BlockTree final {
   [[nodiscard]] NodeId parent(NodeId node) const { return nodes_[static_cast<size_t>(node)].parent; }
   [[nodiscard]] bool is_root(NodeId node) const { return parent(node) == kNoNode; }
   [[nodiscard]] int32_t references(NodeId node) const { return nodes_[static_cast<size_t>(node)].references; }
+  /// Blocks that no rank has: they are in sequences that were acquired and not released.
+  [[nodiscard]] int32_t unheld() const noexcept { return unheld_; }
   /// Live nodes, roots included.
   [[nodiscard]] int32_t size() const noexcept { return live_; }
   /// Node ids are smaller than this; they are used again.
@@ -72,6 +74,7 @@ class BlockTree final {
   std::unordered_map<std::string, NodeId> roots_;
   std::unordered_map<NodeId, std::string> root_names_;
   int32_t live_ = 0;
+  int32_t unheld_ = 0;  ///< live nodes without a hold, but for roots
 };
 
 }  // namespace zp

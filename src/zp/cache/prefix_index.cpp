@@ -75,6 +75,37 @@ void PrefixIndex::match(std::span<const NodeId> path, std::span<int32_t> lengths
   }
 }
 
+// What a rank has of a path is a prefix of it, so whether any of the ranks has a block changes at one place only. It is
+// looked for from the hint on in growing steps, then by halves.
+PathMatch PrefixIndex::longest_match(std::span<const NodeId> path, const RankSet& ranks, int32_t hint) const {
+  const auto size = static_cast<int32_t>(path.size());
+  const auto has = [&](int32_t i) { return resident_on_any(path[static_cast<size_t>(i)], ranks); };
+  int32_t low = std::clamp(hint, 0, size);  // the blocks before it are matched
+  int32_t high = low;                       // from here on none is
+  if (low < size && has(low)) {
+    ++low;
+    int32_t step = 1;
+    for (; low + step <= size && has(low + step - 1); step *= 2) low += step;
+    high = std::min(size, low + step - 1);
+  } else if (high > 0 && !has(high - 1)) {
+    --high;
+    int32_t step = 1;
+    for (; high - step >= 0 && !has(high - step); step *= 2) high -= step;
+    low = std::max(0, high - step + 1);
+  }
+  while (low < high) {
+    const int32_t middle = low + (high - low) / 2;
+    if (has(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return {.blocks = low,
+          .last = low > 0 ? path[static_cast<size_t>(low - 1)] : kNoNode,
+          .next = low < size ? path[static_cast<size_t>(low)] : kNoNode};
+}
+
 RoomCounts PrefixIndex::room(int32_t rank) const {
   const Rank& r = ranks_[static_cast<size_t>(rank)];
   return {.free = r.pool.free_count(),

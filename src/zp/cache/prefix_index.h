@@ -32,6 +32,27 @@ struct RoomCounts {
   int32_t one_off_pinned = 0;  ///< never reused so far, but a step is using them
 };
 
+/// Some of an index's ranks.
+class RankSet final {
+ public:
+  static constexpr int32_t kWordRanks = 64;
+
+  explicit RankSet(int32_t ranks) : words_(static_cast<size_t>((ranks + kWordRanks - 1) / kWordRanks), 0) {}
+  void add(int32_t rank) { words_[static_cast<size_t>(rank / kWordRanks)] |= uint64_t{1} << (rank % kWordRanks); }
+  /// [ranks / 64, rounded up]: bit r of word w is rank 64 w + r.
+  [[nodiscard]] std::span<const uint64_t> words() const noexcept { return words_; }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+/// The longest match of a path on some ranks, with the nodes that tell whether it still is.
+struct PathMatch {
+  int32_t blocks = 0;
+  NodeId last = kNoNode;  ///< of the path: the last that one of the ranks has; none: no rank has the first
+  NodeId next = kNoNode;  ///< the first that none of the ranks has; none: the path ends
+};
+
 /// Invariants, for each rank:
 /// - a block is resident (pending or committed) only if its parent is: what a rank has of a sequence is a prefix of it;
 /// - pinning a block pins everything before it, so an unpinned block has no pinned descendant;
@@ -75,6 +96,16 @@ class PrefixIndex final {
   /// For each rank, how many of the path's first blocks it holds or expects. `lengths` has ranks() entries. O(blocks
   /// that any of 64 ranks has), for each 64 ranks.
   void match(std::span<const NodeId> path, std::span<int32_t> lengths) const;
+
+  /// How many of the path's first blocks one of these ranks holds or expects: the longest length of match(). O(log of
+  /// the distance from `hint`, which is any number).
+  [[nodiscard]] PathMatch longest_match(std::span<const NodeId> path, const RankSet& ranks, int32_t hint = 0) const;
+  /// The match is what longest_match() would give for its path. O(1). Requires that the path's nodes were not released
+  /// since; for any ranks.
+  [[nodiscard]] bool holds(const PathMatch& match, const RankSet& ranks) const {
+    return (match.last == kNoNode || resident_on_any(match.last, ranks)) &&
+           (match.next == kNoNode || !resident_on_any(match.next, ranks));
+  }
 
   [[nodiscard]] RoomCounts room(int32_t rank) const;
   /// Blocks that the rank expects. O(capacity); for checks.
@@ -139,7 +170,13 @@ class PrefixIndex final {
   void check_rank(int32_t rank) const;
   void check_list(int32_t rank, const List& list) const;
 
-  static constexpr int32_t kWordRanks = 64;
+  static constexpr int32_t kWordRanks = RankSet::kWordRanks;
+  [[nodiscard]] bool resident_on_any(NodeId node, const RankSet& ranks) const {
+    const uint64_t* resident = &resident_[static_cast<size_t>(node) * words_];
+    for (const uint64_t word : ranks.words())
+      if ((*resident++ & word) != 0) return true;
+    return false;
+  }
   [[nodiscard]] size_t word_of(NodeId node, int32_t rank) const {
     return static_cast<size_t>(node) * words_ + static_cast<size_t>(rank / kWordRanks);
   }

@@ -1,6 +1,7 @@
 // What every backend offers: memory, ordered asynchronous work (Stream) and points in that work (Event).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -161,17 +162,29 @@ class Device {
   virtual void reach_memory_of(Device& other) = 0;
   /// Allocations made so far, of both kinds of memory; to see that steps make none.
   [[nodiscard]] int64_t allocations() const noexcept { return allocations_.load(); }
+  /// Bytes of living buffers, to hold memory plans against.
+  [[nodiscard]] size_t allocated_bytes(MemoryKind kind) const noexcept {
+    return allocated_bytes_[static_cast<size_t>(kind)].load();
+  }
 
  protected:
   Device() = default;
-  /// For allocate().
-  void count_allocation() noexcept { ++allocations_; }
+  /// For allocate(), when there is a buffer.
+  void count_allocation(size_t size_bytes, MemoryKind kind) noexcept {
+    ++allocations_;
+    allocated_bytes_[static_cast<size_t>(kind)] += size_bytes;
+  }
+  /// For release().
+  void count_release(size_t size_bytes, MemoryKind kind) noexcept {
+    allocated_bytes_[static_cast<size_t>(kind)] -= size_bytes;
+  }
 
  private:
   friend class Buffer;
   virtual void release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept = 0;
 
   std::atomic<int64_t> allocations_{0};
+  std::array<std::atomic<size_t>, 2> allocated_bytes_{};  // by MemoryKind
 };
 
 inline Buffer::~Buffer() {

@@ -10,13 +10,28 @@ namespace {
 
 constexpr int32_t kThreadsMax = 16;
 
+// Counts itself among those who do something at the time.
+class Counted final {
+ public:
+  explicit Counted(std::atomic<int32_t>& count) : count_(count), number_(++count) {}
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { --count_; }
+  [[nodiscard]] bool alone() const noexcept { return number_ == 1; }
+
+ private:
+  std::atomic<int32_t>& count_;
+  const int32_t number_;
+};
+
 }  // namespace
 
-// One at a time: whoever came first, and is waited for first, has all threads.
+// Who is alone has all threads. Threads that begin while others lock pages would wait for these (their stacks are
+// mapped memory), so who has company makes its pages by itself.
 HostPages LockedMemory::make_pages(size_t size_bytes) {
-  HostPages pages(size_bytes);
-  const std::lock_guard lock(making_);
-  pages.make(std::min(usable_cores(), kThreadsMax));
+  HostPages pages = addresses_.take(size_bytes);
+  const Counted counted(making_);
+  pages.make(counted.alone() ? std::min(usable_cores(), kThreadsMax) : 1);
   return pages;
 }
 

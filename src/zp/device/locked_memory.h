@@ -1,6 +1,7 @@
 // Host memory that a driver's copy engines reach, made fast: pages by several threads, locked while others are made.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -29,18 +30,18 @@ class PageLocker {
 };
 
 /// Allocates locked memory; outlives what it allocated. Thread-safe: several allocations at once are the fast way,
-/// since one has its pages made, by all threads, while others are being locked.
+/// since the pages of some are made while others are being locked.
 class LockedMemory final {
  public:
   /// Smaller memory is the driver's to make: nobody waits long for it, and it would fill no huge page.
-  static constexpr size_t kLargeBytes = size_t{256} << 20;
+  static constexpr size_t kLargeBytes = size_t{32} << 20;
 
   /// `locker` outlives it. Allocations of at least `large_bytes` are made of HostPages.
   explicit LockedMemory(PageLocker& locker, size_t large_bytes = kLargeBytes)
       : locker_(locker), large_bytes_(large_bytes) {}
 
-  /// Aligned to 256 bytes. If the driver refuses to lock pages, it makes the memory itself. Throws as HostPages and
-  /// PageLocker::allocate() do.
+  /// Aligned to 256 bytes. No copy may cross from one allocation to another, and none touches another. If the driver
+  /// refuses to lock pages, it makes the memory itself. Throws as HostPages and PageLocker::allocate() do.
   [[nodiscard]] std::byte* allocate(size_t size_bytes);
   void release(std::byte* data) noexcept;
 
@@ -49,7 +50,8 @@ class LockedMemory final {
 
   PageLocker& locker_;
   const size_t large_bytes_;
-  std::mutex making_;                                // held by the one allocation whose pages are made
+  HostAddresses addresses_;
+  std::atomic<int32_t> making_{0};                   // allocations whose pages are being made
   std::mutex mutex_;                                 // guards pages_
   std::unordered_map<std::byte*, HostPages> pages_;  // by address: those that were locked
 };

@@ -64,6 +64,7 @@ Dispatcher::Dispatcher(const SchedulerConfig& config, const ModelShape& shape, c
     load.measured = calibration->measured;
     load.transfer_seconds = calibration->transfer_seconds;
     load_controller_.emplace(shape, load);
+    settled_ = load_controller_->settled();
     use_load();
   }
   thread_ = std::thread([this] { run(); });
@@ -123,9 +124,9 @@ EngineStats Dispatcher::stats() const {
   return stats_;
 }
 
-std::optional<MeasuredRank> Dispatcher::measured() const {
+std::optional<MeasuredRank> Dispatcher::settled() const {
   const std::lock_guard lock(mutex_);
-  return measured_;
+  return settled_;
 }
 
 void Dispatcher::run() {
@@ -279,6 +280,8 @@ void Dispatcher::follow_step(const RunningStep& step, const StepReport& report) 
     seen.peer_wait_seconds += static_cast<double>(wait.peer_wait_ns) * 1e-9;
   }
   if (load_controller_->observe(seen)) use_load();
+  const std::lock_guard lock(mutex_);
+  settled_ = load_controller_->settled();
 }
 
 void Dispatcher::use_load() {
@@ -290,7 +293,6 @@ void Dispatcher::use_load() {
     return WorkAmount{.flops = work.flops, .tokens = work.tokens, .milliseconds = work.seconds * 1e3};
   };
   const std::lock_guard lock(mutex_);
-  measured_ = measured;
   stats_.load_unit = load_controller_->counts_tokens() ? "tokens" : "layer seconds";
   stats_.saturation = {.attention_flops_per_second = measured.rates.attention,
                        .dense_flops_per_second = measured.rates.dense,

@@ -54,8 +54,8 @@ class Dispatcher final {
   void cancel(uint64_t id);
   void drain();
   [[nodiscard]] EngineStats stats() const;
-  /// The first rank, with rates as they are in use; empty if it was not measured.
-  [[nodiscard]] std::optional<MeasuredRank> measured() const;
+  /// The first rank, with rates for later runs (LoadController::settled()); empty if it was not measured.
+  [[nodiscard]] std::optional<MeasuredRank> settled() const;
 
  private:
   struct Pending {
@@ -124,14 +124,14 @@ class Dispatcher final {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t unanswered_ = 0;                // guarded by mutex_
-  uint64_t unanswered_bytes_ = 0;         // guarded by mutex_
-  std::vector<uint64_t> cancelled_;       // guarded by mutex_; not yet looked at
-  uint64_t next_id_ = 1;                  // guarded by mutex_
-  bool closing_ = false;                  // guarded by mutex_
-  EngineStats stats_;                     // guarded by mutex_
-  std::optional<MeasuredRank> measured_;  // guarded by mutex_
-  std::vector<int64_t> first_begin_ns_;   // [ranks] of the first step that was timed; 0: none yet; guarded by mutex_
+  int64_t unanswered_ = 0;               // guarded by mutex_
+  uint64_t unanswered_bytes_ = 0;        // guarded by mutex_
+  std::vector<uint64_t> cancelled_;      // guarded by mutex_; not yet looked at
+  uint64_t next_id_ = 1;                 // guarded by mutex_
+  bool closing_ = false;                 // guarded by mutex_
+  EngineStats stats_;                    // guarded by mutex_
+  std::optional<MeasuredRank> settled_;  // guarded by mutex_
+  std::vector<int64_t> first_begin_ns_;  // [ranks] of the first step that was timed; 0: none yet; guarded by mutex_
 
   std::vector<std::unique_ptr<StepRunner>> ranks_;
   std::thread thread_;

@@ -27,6 +27,11 @@ EngineSetup announced_setup(const EngineConfig& config, const WeightSource& sour
   return setup;
 }
 
+MeasuredModel measured_model(const EngineConfig& config, const EngineSetup& setup) {
+  const RankSpec& rank = setup.group ? setup.group->rank : setup.ranks.front();
+  return {.name = model_name(config), .dtype = std::string(to_string(*rank.ops.activation))};
+}
+
 std::unique_ptr<const Tokenizer> load_tokenizer(const EngineConfig& config) {
   const std::filesystem::path folder = tokenizer_folder(config);
   return folder.empty() ? nullptr : Tokenizer::load(folder);
@@ -41,6 +46,7 @@ class Engine::Impl final {
         config_(config),
         source_(open_source(config)),
         setup_(announced_setup(config, *source_)),
+        model_(measured_model(config, setup_)),
         routes_(source_->draws_routes() ? std::make_unique<RouteCounter>(*source_, config.random.expert_skew)
                                         : nullptr),
         intake_(load_tokenizer(config), {.vocabulary = source_->shape().vocabulary,
@@ -61,6 +67,12 @@ class Engine::Impl final {
   [[nodiscard]] Dispatcher& dispatcher() noexcept { return dispatcher_; }
   [[nodiscard]] EngineStats stats() const {
     EngineStats stats = dispatcher_.stats();
+    stats.model = model_.name;
+    stats.layers = source_->shape().layers;
+    stats.random_weights = is_random(config_);
+    stats.dtype = model_.dtype;
+    stats.strategy = config_.strategy;
+    if (setup_.known) stats.calibration = {.model = setup_.known->model.name, .dtype = setup_.known->model.dtype};
     stats.load_seconds = load_seconds_;
     stats.memory_plan = setup_.memory;
     stats.vocabulary = source_->shape().vocabulary;
@@ -75,9 +87,13 @@ class Engine::Impl final {
     return stats;
   }
   [[nodiscard]] std::string calibration() const {
-    const std::optional<MeasuredRank> measured = dispatcher_.measured();
+    const std::optional<MeasuredRank> measured = dispatcher_.settled();
     if (!measured) fail(ErrorCode::kInvalidArgument, "strategy {} measures nothing", config_.strategy);
-    return format_calibration({dispatcher_.stats().operations, *measured});
+    // What no step has corrected is still of the model that the file names.
+    const bool as_read = setup_.known && measured->rates == setup_.known->measured.rates;
+    return format_calibration({.operations = dispatcher_.stats().operations,
+                               .model = as_read ? setup_.known->model : model_,
+                               .measured = *measured});
   }
   [[nodiscard]] std::string trace() const {
     if (!setup_.trace) fail(ErrorCode::kInvalidArgument, "no trace was kept: EngineConfig::trace is not set");
@@ -105,6 +121,7 @@ class Engine::Impl final {
   EngineConfig config_;
   std::unique_ptr<WeightSource> source_;
   EngineSetup setup_;
+  MeasuredModel model_;
   std::unique_ptr<RouteCounter> routes_;  // of a random model
   Intake intake_;
   std::unique_ptr<LockstepGroup> lockstep_;  // of a synchronous strategy; else null, and there is

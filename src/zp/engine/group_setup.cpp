@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/base/host_info.h"
 #include "zp/base/math.h"
 #include "zp/cache/block_hash.h"
@@ -21,7 +22,8 @@ GroupLayout layout_of(const EngineConfig& config, const ModelShape& shape) {
   const std::optional<Strategy> strategy = parse_strategy(config.strategy);
   if (!strategy)
     fail(ErrorCode::kInvalidArgument,
-         "strategy is '{}'; it must be 'asyncep', 'dp+ep', 'dp+tp', 'tp+ep', 'tp+tp' or 'pp+pp'", config.strategy);
+         "strategy is {}; it must be 'asyncep', 'dp+ep', 'dp+tp', 'tp+ep', 'tp+tp' or 'pp+pp'",
+         quote_excerpt(config.strategy));
   const GroupLayout layout{.strategy = *strategy, .ranks = config.ranks};
   if (const auto found = problems(shape, layout); !found.empty())
     fail(ErrorCode::kInvalidArgument, "{}", fmt::join(found, "; "));
@@ -87,6 +89,8 @@ EngineSetup decide_group_setup(const EngineConfig& config, const WeightSource& s
   EngineSetup setup;
   setup.scheduler = scheduler_config(config, shape);
   spec.rank.limits = forward_limits(config, setup.scheduler.max_request_tokens);
+  require_token_limits(spec.rank.limits, setup.scheduler.max_request_tokens,
+                       ops_token_limits(*device, shape.query_heads / shape.kv_heads));
   // A round has a row for each rank at least, and as many for all of them.
   spec.rank.limits.chunk_tokens =
       round_up(std::max(spec.rank.limits.chunk_tokens, int64_t{spec.layout.ranks}), int64_t{spec.layout.ranks});
@@ -94,6 +98,7 @@ EngineSetup decide_group_setup(const EngineConfig& config, const WeightSource& s
 
   setup.memory.ranks = spec.layout.ranks;
   setup.memory.host.items = host_items(config, setup.scheduler.max_request_tokens);
+  plan_metadata(*device, spec.layout.ranks, setup.memory.host);
   setup.pending_bytes_max = config.max_pending_bytes;
   setup.memory.rank.items = rank_items(source, *device, spec);
   set_limits(config, *device, setup.memory);

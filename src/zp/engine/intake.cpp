@@ -4,12 +4,23 @@
 #include <algorithm>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/engine/setup.h"
 
 namespace zp {
 namespace {
 
-constexpr int64_t kDeadlineMsMax = int64_t{366} * 86'400'000;
+// One that counts twice would have more than its share, and all of them more than the vocabulary.
+void require_distinct(std::span<const int32_t> candidates) {
+  std::vector<int32_t> sorted(candidates.begin(), candidates.end());
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice == sorted.end()) return;
+  const auto first = std::ranges::find(candidates, *twice);
+  const auto second = std::find(first + 1, candidates.end(), *twice);
+  fail(ErrorCode::kInvalidArgument, "candidates {} and {} are the same token, {}; they must be distinct",
+       first - candidates.begin(), second - candidates.begin(), *twice);
+}
 
 }  // namespace
 
@@ -76,9 +87,10 @@ std::vector<int32_t> Intake::resolve(const Request& request, std::span<const int
     const auto& text = std::get<std::string>(candidate);
     const std::optional<int32_t> id =
         context != nullptr ? token_after(context_ids, *context, text) : token_after({}, "", text);
-    if (!id) fail(ErrorCode::kInvalidArgument, "candidate '{}' is not one token after this context", text);
+    if (!id) fail(ErrorCode::kInvalidArgument, "candidate {} is not one token after this context", quote_excerpt(text));
     ids.push_back(*id);
   }
+  require_distinct(ids);
   return ids;
 }
 

@@ -12,6 +12,7 @@
 #include "zp/engine/intake.h"
 #include "zp/engine/setup.h"
 #include "zp/engine/source.h"
+#include "zp/ops/factory.h"
 #include "zp/tokenizer/tokenizer.h"
 
 namespace zp {
@@ -86,6 +87,11 @@ std::vector<MemoryItem> host_items(const EngineConfig& config, int64_t max_reque
   const std::filesystem::path tokenizer = tokenizer_folder(config);
   return {{"tokenizer", tokenizer.empty() ? 0 : Tokenizer::memory_bytes_max(tokenizer)},
           {"pending requests", pending_bytes(config, max_request_tokens)}};
+}
+
+void plan_metadata(const Device& device, int32_t ops_objects, MemoryPlan& host) {
+  if (const uint64_t each = ops_pinned_bytes(device); each > 0)
+    host.items.push_back({"metadata of operations", each * static_cast<uint64_t>(ops_objects)});
 }
 
 void set_limits(const EngineConfig& config, const Device& device, EngineMemory& memory) {

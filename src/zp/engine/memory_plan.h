@@ -16,6 +16,9 @@ namespace zp {
 /// What the host takes for an engine as a whole, whatever its ranks do.
 [[nodiscard]] std::vector<MemoryItem> host_items(const EngineConfig& config, int64_t max_request_tokens);
 
+/// Adds the locked host memory of as many objects that have operations (make_ops()) to the plan, if they take any.
+void plan_metadata(const Device& device, int32_t ops_objects, MemoryPlan& host);
+
 /// Sets the limits of both plans, given what the host takes. A GPU's memory is its own; virtual ranks share the host's,
 /// so each may use its part of what the host itself leaves.
 void set_limits(const EngineConfig& config, const Device& device, EngineMemory& memory);

@@ -82,7 +82,7 @@ class LayerTimer final {
       forward.project(stream, step, layer_, rows);
     };
     const auto after = [&] {
-      forward.attention_out(stream, layer_, rows);
+      forward.attention_out(stream, layer_, rows, Forward::Into::kResidual);
       forward.norm(stream, forward.feed_forward_norm(layer_), rows, false);
       moe_ ? forward.route(stream, step, layer_, rows) : forward.run_dense(stream, layer_, rows);
     };

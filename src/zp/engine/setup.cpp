@@ -5,12 +5,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/base/host_info.h"
 #include "zp/base/human.h"
+#include "zp/base/whole_number.h"
 #include "zp/cache/block_hash.h"
 #include "zp/cache/prefix_index.h"
 #include "zp/engine/expert_setup.h"
@@ -24,13 +25,13 @@ namespace {
 
 constexpr int64_t kHeadRows = 64;
 
-// What steps and chunks are made of unless somebody said. A GPU's kernels want many tokens of each expert.
+// What steps and chunks are made of unless somebody said.
 struct StepSizes {
   int64_t step_tokens;
   int64_t chunk_tokens;
 };
-constexpr StepSizes kCpuSizes{.step_tokens = 4096, .chunk_tokens = 2048};
-constexpr StepSizes kCudaSizes{.step_tokens = 32768, .chunk_tokens = 16384};
+constexpr StepSizes kCpuSizes{.step_tokens = kCpuStepTokens, .chunk_tokens = 2048};
+constexpr StepSizes kCudaSizes{.step_tokens = kGpuStepTokens, .chunk_tokens = 16384};
 
 // Everything but experts, and keys and values.
 EngineMemory fixed_memory(const EngineConfig& config, const WeightSource& source, const Device& device,
@@ -87,6 +88,8 @@ void plan_experts(const EngineConfig& config, const WeightSource& source, const 
       decide_step_modes(config, source.shape(), {setup.placement, device, ops, left_bytes(setup.memory.rank)});
   if (const uint64_t sending = sending_bytes(source.shape(), device, ops, setup.step_modes); sending > 0)
     setup.memory.rank.items.push_back({"activations sent to experts", sending});
+  // Each rank has operations, and so has its expert server if there is one.
+  plan_metadata(device, (setup.step_modes.send_tokens > 0 ? 2 : 1) * config.ranks, setup.memory.host);
   const uint64_t on_host = host_expert_bytes(setup.placement, blob_bytes);
   if (on_host == 0) return;
   require_host_bytes(config, on_host);
@@ -130,6 +133,18 @@ OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType comp
                      .vocabulary = shape.vocabulary}};
 }
 
+void require_token_limits(const ForwardLimits& limits, int64_t max_request_tokens, const OpsTokenLimits& most) {
+  if (max_request_tokens > most.sequence)
+    fail(ErrorCode::kInvalidArgument,
+         "the longest context has {} tokens; of this model the device takes at most {}: set max_context_tokens to no "
+         "more",
+         max_request_tokens, most.sequence);
+  if (limits.tokens > most.step)
+    fail(ErrorCode::kInvalidArgument,
+         "a step may have {} tokens; the device takes at most {}: set max_step_tokens to no more", limits.tokens,
+         most.step);
+}
+
 SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape) {
   if (config.max_context_tokens > shape.max_positions)
     fail(ErrorCode::kInvalidArgument, "max_context_tokens is {}; this model was made for {}", config.max_context_tokens,
@@ -167,13 +182,10 @@ DeviceSpec parse_device(const std::string& text) {
   if (text == "cpu") return {.kind = DeviceKind::kCpu};
   if (text == "cuda") return {.kind = DeviceKind::kCuda};
   constexpr std::string_view kPrefix = "cuda:";
-  int32_t index = 0;
-  if (text.starts_with(kPrefix)) {
-    const char* end = text.data() + text.size();
-    const auto [parsed, error] = std::from_chars(text.data() + kPrefix.size(), end, index);
-    if (error == std::errc() && parsed == end && index >= 0) return {.kind = DeviceKind::kCuda, .index = index};
-  }
-  fail(ErrorCode::kInvalidArgument, "device is '{}'; it must be 'cpu', 'cuda' or 'cuda:N'", text);
+  if (text.starts_with(kPrefix))
+    if (const auto index = to_whole_number<int32_t>(std::string_view(text).substr(kPrefix.size()), 0))
+      return {.kind = DeviceKind::kCuda, .index = *index};
+  fail(ErrorCode::kInvalidArgument, "device is {}; it must be 'cpu', 'cuda' or 'cuda:N'", quote_excerpt(text));
 }
 
 namespace {
@@ -183,8 +195,9 @@ void validate_random(const EngineConfig& config, std::vector<std::string>& probl
   const RandomConfig unset;
   if (!is_random(config)) {
     if (random.layers != unset.layers || random.seed != unset.seed || random.expert_skew != unset.expert_skew)
-      problems.push_back(fmt::format("layers, seed and expert_skew are of random models alone; the model is '{}'",
-                                     config.model.string()));
+      problems.push_back(
+          fmt::format("random.layers, random.seed and random.expert_skew are of random models alone; the model is {}",
+                      quote_excerpt(config.model.string())));
     return;
   }
   if (random.layers < 0) problems.push_back(fmt::format("random.layers is {}; it must not be negative", random.layers));
@@ -211,9 +224,9 @@ std::vector<std::string> validate(const EngineConfig& config) {
   in_range("max_pending_requests", config.max_pending_requests, 1, 1 << 20);
   in_range("max_pending_bytes", static_cast<int64_t>(std::min<uint64_t>(config.max_pending_bytes, INT64_MAX)), 1,
            int64_t{1} << 40);
-  if (!(config.paced_flops_per_second >= 0 && config.paced_flops_per_second <= 1e18))
-    problems.push_back(
-        fmt::format("paced_flops_per_second is {}; it must lie in [0, 1e18]", config.paced_flops_per_second));
+  // Slower ones would take days for a step.
+  if (const double pace = config.paced_flops_per_second; !(pace == 0 || (pace >= 1e6 && pace <= 1e18)))
+    problems.push_back(fmt::format("paced_flops_per_second is {}; it must be 0 or lie in [1e6, 1e18]", pace));
   if (config.paced_flops_per_second > 0 && config.device != "cpu")
     problems.push_back(fmt::format("only virtual ranks on the CPU can be paced; the device is '{}'", config.device));
   if (config.strategy != "asyncep" && config.experts.mode != ExpertMode::kAuto)
@@ -243,6 +256,8 @@ EngineSetup decide_sized(const EngineConfig& config, const WeightSource& source)
   EngineSetup setup;
   setup.scheduler = scheduler_config(config, shape);
   const ForwardLimits limits = forward_limits(config, setup.scheduler.max_request_tokens);
+  require_token_limits(limits, setup.scheduler.max_request_tokens,
+                       ops_token_limits(*device, shape.query_heads / shape.kv_heads));
   const OpsSpec ops = ops_spec(config, shape, compute_dtype(config, source, *device), limits);
 
   setup.memory = fixed_memory(config, source, *device, ops, limits);

@@ -62,6 +62,8 @@ struct EngineSetup {
 [[nodiscard]] ForwardLimits forward_limits(const EngineConfig& config, int64_t max_request_tokens);
 [[nodiscard]] OpsSpec ops_spec(const EngineConfig& config, const ModelShape& shape, DType compute,
                                const ForwardLimits& limits);
+/// Throws kInvalidArgument for a longest context, or a largest step, that the device's operations do not take.
+void require_token_limits(const ForwardLimits& limits, int64_t max_request_tokens, const OpsTokenLimits& most);
 /// Everything but the pools. Throws kInvalidArgument for a context that the model was not made for.
 [[nodiscard]] SchedulerConfig scheduler_config(const EngineConfig& config, const ModelShape& shape);
 /// Decides about lanes, and adds what loading takes and gives back to a plan that has everything else. On a device it

@@ -2,10 +2,14 @@
 #include "zp/engine/source.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "zp/base/error.h"
+#include "zp/base/folder.h"
 #include "zp/model/random_model.h"
 #include "zp/model/weights.h"
+#include "zp/schedule/measured_model.h"
+#include "zp/shape/known_models.h"
 
 namespace zp {
 namespace {
@@ -30,14 +34,23 @@ std::filesystem::path tokenizer_folder(const EngineConfig& config) {
   if (!config.tokenizer.empty()) return config.tokenizer;
   if (!is_random(config)) return config.model;
   const std::filesystem::path folder = random_name(config);
-  return std::filesystem::exists(folder / "tokenizer.json") ? folder : std::filesystem::path();
+  return has_entry(folder, "tokenizer.json") ? folder : std::filesystem::path();
+}
+
+std::string model_name(const EngineConfig& config) {
+  if (!is_random(config)) return model_name(config.model);
+  const std::string name = random_name(config);
+  const KnownModel* known = known_by_name(name);
+  return known != nullptr ? std::string(known->name) : model_name(name);
 }
 
 std::string model_revision(const EngineConfig& config) {
   if (is_random(config))
     return fmt::format("{} {} {} {}", config.model.string(), config.random.layers, config.random.seed,
                        config.random.expert_skew);
-  return std::filesystem::absolute(config.model).lexically_normal().string();
+  std::error_code unknown;  // where the current folder is, if it was deleted
+  const std::filesystem::path whole = std::filesystem::absolute(config.model, unknown);
+  return (unknown ? config.model : whole).lexically_normal().string();
 }
 
 }  // namespace zp

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/schedule/policy.h"
 
 namespace zp {
@@ -20,7 +21,8 @@ constexpr int64_t kContextTokens = 4096;
 void validate_target(const EngineConfig& config, std::vector<std::string>& problems) {
   const TargetConfig& target = config.target;
   if (make_policy(config.policy) == nullptr)
-    problems.push_back(fmt::format("policy is '{}'; there are {}", config.policy, fmt::join(policy_names(), ", ")));
+    problems.push_back(
+        fmt::format("policy is {}; there are {}", quote_excerpt(config.policy), fmt::join(policy_names(), ", ")));
   if (!(target.gamma >= 1 && target.gamma <= kGammaMax))
     problems.push_back(fmt::format("target.gamma is {}; it must lie in [1, {}]", target.gamma, kGammaMax));
   if (target.tokens && (*target.tokens < 1 || *target.tokens > kStepTokensMax))
@@ -71,8 +73,8 @@ std::optional<CalibrationFile> known_calibration(const EngineConfig& config, con
 
 void require_operations(const CalibrationFile& known, const EngineConfig& config, std::string_view operations) {
   if (known.operations != operations)
-    fail(ErrorCode::kInvalidArgument, "{} was measured with operations '{}'; these are '{}'",
-         config.target.calibration.string(), known.operations, operations);
+    fail(ErrorCode::kInvalidArgument, "{} was measured with operations {}; these are '{}'",
+         config.target.calibration.string(), quote_excerpt(known.operations), operations);
 }
 
 }  // namespace zp

@@ -15,35 +15,36 @@
 namespace zp {
 namespace {
 
-// Pinning takes as long as filling, and part of it is one thread's work; so several layers are pinned at once.
-constexpr size_t kPinningThreads = 4;
+// Pinning takes as long as filling, so several threads do it, each a part at a time. Parts are small, since nobody
+// makes pages while the driver locks a large one (measured: docs/notes/loading.md).
+constexpr size_t kPinningThreads = 16;
+constexpr size_t kPinnedPartBytes = size_t{256} << 20;
 
-// The memory of all layers, allocated one after another on threads of their own.
-class LayerMemory final {
+// The memory of all experts: part after part, each of one layer, allocated on threads of its own.
+class BlobMemory final {
  public:
-  struct Layer {
-    size_t first = 0;  // of the experts
-    size_t count = 0;
-  };
-  LayerMemory(Device& device, MemoryKind memory, std::span<const ExpertId> experts, size_t blob_bytes)
+  BlobMemory(Device& device, MemoryKind memory, std::span<const ExpertId> experts, size_t blob_bytes)
       : blob_bytes_(blob_bytes) {
+    const bool pinned = memory == MemoryKind::kPinnedHost;
+    const size_t part_experts = pinned ? std::max<size_t>(kPinnedPartBytes / blob_bytes, 1) : experts.size();
     for (size_t i = 0; i < experts.size(); ++i) {
-      if (i == 0 || experts[i].layer != experts[i - 1].layer) layers_.push_back({.first = i, .count = 0});
-      ++layers_.back().count;
-      layer_of_.push_back(layers_.size() - 1);
+      if (i == 0 || experts[i].layer != experts[i - 1].layer || parts_.back().count == part_experts)
+        parts_.push_back({.first = i, .count = 0});
+      ++parts_.back().count;
+      part_of_.push_back(parts_.size() - 1);
     }
-    buffers_.resize(layers_.size());
-    promises_.resize(layers_.size());
+    buffers_.resize(parts_.size());
+    promises_.resize(parts_.size());
     for (std::promise<std::byte*>& promise : promises_) addresses_.push_back(promise.get_future().share());
-    const size_t threads = memory == MemoryKind::kPinnedHost ? std::min(kPinningThreads, layers_.size()) : 1;
+    const size_t threads = pinned ? std::min(kPinningThreads, parts_.size()) : 1;
     for (size_t i = 0; i < threads; ++i)
       threads_.emplace_back([this, &device, memory](const std::stop_token& stop) { allocate(device, memory, stop); });
   }
 
   // Blocks until the memory is there; throws why it is not.
   [[nodiscard]] std::byte* blob(size_t expert) const {
-    const size_t l = layer_of_[expert];
-    return addresses_[l].get() + (expert - layers_[l].first) * blob_bytes_;
+    const size_t part = part_of_[expert];
+    return addresses_[part].get() + (expert - parts_[part].first) * blob_bytes_;
   }
   // All memory is there.
   [[nodiscard]] std::vector<Buffer> take() {
@@ -53,24 +54,29 @@ class LayerMemory final {
   }
 
  private:
-  // Layer after layer that no other thread has taken.
+  struct Part {
+    size_t first = 0;  // of the experts
+    size_t count = 0;
+  };
+
+  // Part after part that no other thread has taken.
   void allocate(Device& device, MemoryKind memory, const std::stop_token& stop) {
-    for (size_t l = next_++; l < layers_.size(); l = next_++) {
+    for (size_t part = next_++; part < parts_.size(); part = next_++) {
       try {
         if (stop.stop_requested()) fail(ErrorCode::kCancelled, "loading has ended");
-        buffers_[l] = device.allocate(layers_[l].count * blob_bytes_, memory);
-        promises_[l].set_value(buffers_[l].data());
+        buffers_[part] = device.allocate(parts_[part].count * blob_bytes_, memory);
+        promises_[part].set_value(buffers_[part].data());
       } catch (...) {
-        promises_[l].set_exception(std::current_exception());
+        promises_[part].set_exception(std::current_exception());
       }
     }
   }
 
   size_t blob_bytes_;
-  std::vector<Layer> layers_;
-  std::vector<size_t> layer_of_;  // [experts]
-  std::atomic<size_t> next_{0};   // of the layers
-  // [layers]; a layer's are those of the thread that took it, until that ends.
+  std::vector<Part> parts_;
+  std::vector<size_t> part_of_;  // [experts]
+  std::atomic<size_t> next_{0};  // of the parts
+  // [parts]; a part's are those of the thread that took it, until that ends.
   std::vector<Buffer> buffers_;
   std::vector<std::promise<std::byte*>> promises_;
   std::vector<std::shared_future<std::byte*>> addresses_;
@@ -114,8 +120,8 @@ void draw_experts(const Drawing& drawing, const BlobOf& blob_of) {
 
 ExpertStore::ExpertStore(Device& device, MemoryKind memory, std::span<const ExpertId> experts,
                          const ExpertPacking& packing) {
-  LayerMemory layers(device, memory, experts, packing.blob_bytes);
-  const BlobOf blob_of = [&](size_t i) { return layers.blob(i); };
+  BlobMemory blobs(device, memory, experts, packing.blob_bytes);
+  const BlobOf blob_of = [&](size_t i) { return blobs.blob(i); };
   if (packing.fill) {
     packing.fill(experts, memory, blob_of);
   } else if (packing.draw) {
@@ -126,7 +132,7 @@ ExpertStore::ExpertStore(Device& device, MemoryKind memory, std::span<const Expe
     ThreadPool pool(packing.threads);
     pool.parallel_for(std::ssize(experts), [&](int64_t i, int32_t) {
       const auto index = static_cast<size_t>(i);
-      packing.read(experts[index], {layers.blob(index), packing.blob_bytes});
+      packing.read(experts[index], {blobs.blob(index), packing.blob_bytes});
     });
   }
   for (size_t i = 0; i < experts.size(); ++i) {
@@ -135,10 +141,10 @@ ExpertStore::ExpertStore(Device& device, MemoryKind memory, std::span<const Expe
     if (blobs_.size() <= layer) blobs_.resize(layer + 1);
     if (blobs_[layer].size() <= expert) blobs_[layer].resize(expert + 1, nullptr);
     ZP_CHECK(blobs_[layer][expert] == nullptr, "expert {} of layer {} is stored twice", expert, layer);
-    blobs_[layer][expert] = layers.blob(i);
+    blobs_[layer][expert] = blobs.blob(i);
   }
-  layers_ = layers.take();
-  for (const Buffer& layer : layers_) size_bytes_ += layer.size_bytes();
+  parts_ = blobs.take();
+  for (const Buffer& part : parts_) size_bytes_ += part.size_bytes();
 }
 
 const std::byte* ExpertStore::address(ExpertId id) const noexcept {

@@ -42,10 +42,10 @@ struct ExpertPacking {
   std::function<void(std::span<const ExpertId> experts, MemoryKind memory, const BlobOf& blob_of)> fill = nullptr;
 };
 
-/// Owns blobs on one device, or in pinned memory of the host. Those of a layer lie side by side.
+/// Owns blobs on one device, where those of a layer lie side by side, or in pinned memory of the host.
 class ExpertStore final : public ExpertPeer {
  public:
-  /// Reads and packs `experts` (in rising order); memory of the next layers is allocated meanwhile. Blocks; throws what
+  /// Reads and packs `experts` (in rising order); memory of the next ones is allocated meanwhile. Blocks; throws what
   /// `packing` throws. Peers may copy from it as soon as it has been made.
   ExpertStore(Device& device, MemoryKind memory, std::span<const ExpertId> experts, const ExpertPacking& packing);
 
@@ -53,7 +53,7 @@ class ExpertStore final : public ExpertPeer {
   [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
 
  private:
-  std::vector<Buffer> layers_;
+  std::vector<Buffer> parts_;
   std::vector<std::vector<const std::byte*>> blobs_;  // [layer][expert]; as long as needed
   uint64_t size_bytes_ = 0;
 };

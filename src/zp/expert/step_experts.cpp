@@ -101,11 +101,14 @@ void StepExperts::begin_layer(Stream& stream, int32_t layer, const MoeRows& firs
 }
 
 void StepExperts::run(Stream& stream, int32_t layer, const MoeRows& rows) {
-  if (sends(layer)) return parts_.sender->finish_layer(stream, layer, rows);
+  if (sends(layer)) {
+    parts_.sender->finish_layer(stream, layer, rows);
+    const MoeArgs args = rows.args({}, size_);
+    if (args.norm_follows()) parts_.ops.residual_norm(stream, args.norm_of_out());
+    return;
+  }
   if (mode_ == StepMode::kGatherAll) return gathered_.run(stream, layer, rows);
-  parts_.ops.moe(
-      stream,
-      {.x = rows.x, .ids = rows.ids, .weights = rows.weights, .experts = experts_, .size = size_, .out = rows.out});
+  parts_.ops.moe(stream, rows.args(experts_, size_));
 }
 
 void StepExperts::end_layer(Stream& stream, int32_t layer) {

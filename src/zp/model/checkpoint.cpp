@@ -7,6 +7,7 @@
 
 #include "zp/base/check.h"
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 
 namespace zp {
 namespace {
@@ -30,8 +31,8 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
       fail(ErrorCode::kCorrupt, "{}: tensor '{}' has no shard name", path.string(), field.key);
     // A name that leaves the folder would read files the user did not point at.
     if (shard.empty() || shard.find('/') != std::string_view::npos || shard == "..")
-      fail(ErrorCode::kCorrupt, "{}: tensor '{}' lies in '{}', which is no file of this folder", path.string(),
-           field.key, shard);
+      fail(ErrorCode::kCorrupt, "{}: tensor '{}' lies in {}, which is no file of this folder", path.string(), field.key,
+           quote_excerpt(shard));
     shards.emplace(field.key, shard);
   }
   return shards;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/base/mapped_file.h"
 #include "zp/model/checkpoint.h"
 #include "zp/model/config_reader.h"
@@ -26,8 +27,8 @@ ModelConfig read_model_config(const std::filesystem::path& folder) {
   const std::string model_type = reader.text("model_type", "");
   const Family* family = find_family(model_type);
   if (family == nullptr)
-    fail(ErrorCode::kUnsupported, "{}: model_type '{}' is not supported; supported: {}", path.string(), model_type,
-         family_names());
+    fail(ErrorCode::kUnsupported, "{}: model_type {} is not supported; supported: {}", path.string(),
+         quote_excerpt(model_type), family_names());
   ModelConfig config;
   config.stored_dtype = reader.text("torch_dtype", reader.text("dtype", ""));
   config.shape = family->read_shape(reader);

@@ -118,8 +118,8 @@ void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t laye
   std::optional<Event> begin_event = mark(stream);
   for (int64_t begin = 0; begin < tokens; begin += limits_.chunk_tokens) {
     const ChunkRows rows{.row = begin, .at = 0, .count = std::min(limits_.chunk_tokens, tokens - begin)};
-    attention_out(stream, layer, rows);
-    norm(stream, feed_forward_norm(layer), rows, true);
+    attention_out(stream, layer, rows, Into::kResidual);
+    norm(stream, feed_forward_norm(layer), rows, false);
     if (moe) {
       route(stream, step, layer, rows);
       if (begin == 0) {
@@ -127,11 +127,13 @@ void Forward::feed_forward(Stream& stream, const ForwardStep& step, int32_t laye
         parts_.experts.begin_layer(stream, layer, moe_rows(rows));
         begin_event = mark(stream);
       }
-      parts_.experts.run(stream, layer, moe_rows(rows));
+      MoeRows moe_then_norm = moe_rows(rows);
+      moe_then_norm.then = norm_args(attention_norm(layer + 1), rows);
+      parts_.experts.run(stream, layer, moe_then_norm);
     } else {
       run_dense(stream, layer, rows);
+      norm(stream, attention_norm(layer + 1), rows, true);
     }
-    norm(stream, attention_norm(layer + 1), rows, true);
     if (layer + 1 < parts_.shape.layers) project(stream, step, layer + 1, rows);
   }
   if (moe && tokens > 0) parts_.experts.end_layer(stream, layer);
@@ -203,14 +205,19 @@ const Tensor* Forward::feed_forward_norm(int32_t layer) const {
   return &parts_.weights.layers[static_cast<size_t>(layer)].post_attention_norm;
 }
 
-void Forward::norm(Stream& stream, const Tensor* weight, const ChunkRows& rows, bool add_delta) {
+ResidualNormArgs Forward::norm_args(const Tensor* weight, const ChunkRows& rows) const {
   const Activations& a = *activations_;
-  parts_.ops.residual_norm(stream,
-                           {.residual = a.residual.view().rows(rows.row, rows.count),
-                            .delta = add_delta ? a.delta.view().rows(rows.at, rows.count) : TensorView(),
-                            .weight = weight != nullptr ? weight->view() : TensorView(),
-                            .eps = static_cast<float>(parts_.shape.norm_eps),
-                            .out = weight != nullptr ? a.normed.view().rows(rows.at, rows.count) : TensorView()});
+  return {.residual = a.residual.view().rows(rows.row, rows.count),
+          .delta = {},
+          .weight = weight != nullptr ? weight->view() : TensorView(),
+          .eps = static_cast<float>(parts_.shape.norm_eps),
+          .out = weight != nullptr ? a.normed.view().rows(rows.at, rows.count) : TensorView()};
+}
+
+void Forward::norm(Stream& stream, const Tensor* weight, const ChunkRows& rows, bool add_delta) {
+  ResidualNormArgs args = norm_args(weight, rows);
+  if (add_delta) args.delta = activations_->delta.view().rows(rows.at, rows.count);
+  parts_.ops.residual_norm(stream, args);
 }
 
 void Forward::project(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows) {
@@ -245,14 +252,17 @@ void Forward::attend(Stream& stream, const ForwardStep& step, const LayerMetadat
                                 .out = a.q.view().rows(0, tokens)});
 }
 
-void Forward::attention_out(Stream& stream, int32_t layer, const ChunkRows& rows) {
+void Forward::attention_out(Stream& stream, int32_t layer, const ChunkRows& rows, Into into) {
   const Activations& a = *activations_;
   const ModelShape& m = parts_.shape;
   const TensorView attended = a.q.view().rows(rows.row, rows.count);
   const Shape flat{rows.count, int64_t{m.query_heads} * m.head_dim};
-  parts_.ops.linear(stream, {.x = {attended.data(), attended.dtype(), flat},
-                             .weight = &parts_.weights.layers[static_cast<size_t>(layer)].attention_out,
-                             .out = a.delta.view().rows(rows.at, rows.count)});
+  const bool add = into == Into::kResidual;
+  parts_.ops.linear(
+      stream, {.x = {attended.data(), attended.dtype(), flat},
+               .weight = &parts_.weights.layers[static_cast<size_t>(layer)].attention_out,
+               .out = add ? a.residual.view().rows(rows.row, rows.count) : a.delta.view().rows(rows.at, rows.count),
+               .add = add});
 }
 
 void Forward::run_dense(Stream& stream, int32_t layer, const ChunkRows& rows) {
@@ -294,13 +304,7 @@ MoeRows Forward::moe_rows(const ChunkRows& rows) const {
 }
 
 void Forward::run_experts(Stream& stream, const ChunkRows& rows, std::span<const std::byte* const> experts) {
-  const MoeRows moe = moe_rows(rows);
-  parts_.ops.moe(stream, {.x = moe.x,
-                          .ids = moe.ids,
-                          .weights = moe.weights,
-                          .experts = experts,
-                          .size = {parts_.shape.hidden, parts_.shape.expert_intermediate},
-                          .out = moe.out});
+  parts_.ops.moe(stream, moe_rows(rows).args(experts, {parts_.shape.hidden, parts_.shape.expert_intermediate}));
 }
 
 // Takes as many head rows at a time as the buffers hold; results leave by the stream before the next part overwrites

@@ -136,8 +136,13 @@ class Forward final {
   void project(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows);
   /// Keeps what is to be kept, and attends over whole sequences.
   void attend(Stream& stream, const ForwardStep& step, const LayerMetadata& metadata);
-  /// delta = the projected result of attention.
-  void attention_out(Stream& stream, int32_t layer, const ChunkRows& rows);
+  /// Where attention_out() leaves its result.
+  enum class Into : uint8_t {
+    kDelta,     ///< delta = the result: others' parts of it may be added
+    kResidual,  ///< residual += the result, which saves a way through memory
+  };
+  /// The projected result of attention.
+  void attention_out(Stream& stream, int32_t layer, const ChunkRows& rows, Into into);
   /// expert_ids and expert_weights, from normed.
   void route(Stream& stream, const ForwardStep& step, int32_t layer, const ChunkRows& rows);
   /// delta = the experts' or the dense layer's result, from normed.
@@ -155,6 +160,8 @@ class Forward final {
 
   void feed_forward(Stream& stream, const ForwardStep& step, int32_t layer);
   [[nodiscard]] MoeRows moe_rows(const ChunkRows& rows) const;
+  /// The norm of these rows of the residual into normed, adding nothing; without a weight, no norm.
+  [[nodiscard]] ResidualNormArgs norm_args(const Tensor* weight, const ChunkRows& rows) const;
   void head_part(Stream& stream, const ForwardStep& step, RowRange rows, std::span<const int64_t> offsets);
   [[nodiscard]] LayerMetadata layer_metadata(const ForwardStep& step, int32_t layer) const;
   /// For traces: a point in the work, and a span that began at one and ends here. Nothing unless a trace is wanted.

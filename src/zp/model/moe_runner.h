@@ -2,6 +2,7 @@
 // tokens, or tokens to experts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -18,6 +19,11 @@ struct MoeRows {
   ConstTensorView ids;      // [C, k] i32
   ConstTensorView weights;  // [C, k] f32
   TensorView out;           // [C, H] f32
+  ResidualNormArgs then{};  // as MoeArgs::then; of run() alone
+
+  [[nodiscard]] MoeArgs args(std::span<const std::byte* const> experts, const ExpertSize& size) const {
+    return {.x = x, .ids = ids, .weights = weights, .experts = experts, .size = size, .out = out, .then = then};
+  }
 };
 
 /// Called by the rank's thread. Of each MoE layer of a step, in rising order: begin_layer(), run() for each chunk,
@@ -50,9 +56,7 @@ class SourceMoe final : public MoeRunner {
     experts_ = source_.acquire(layer, stream);
   }
   void run(Stream& stream, int32_t /*layer*/, const MoeRows& rows) override {
-    ops_.moe(
-        stream,
-        {.x = rows.x, .ids = rows.ids, .weights = rows.weights, .experts = experts_, .size = size_, .out = rows.out});
+    ops_.moe(stream, rows.args(experts_, size_));
   }
   void end_layer(Stream& stream, int32_t layer) override { source_.release(layer, stream); }
 

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 
 #include "zp/base/error.h"
+#include "zp/base/folder.h"
 #include "zp/model/checkpoint.h"
 #include "zp/ops/drawn_host.h"
 #include "zp/shape/known_models.h"
@@ -51,11 +51,11 @@ bool has(std::span<const int32_t> row, int32_t expert) { return std::ranges::fin
 
 ModelShape random_model_shape(const std::string& name, int32_t layers) {
   ModelShape shape;
-  if (const KnownModel* known = find_known_model(name); known != nullptr) {
+  if (const KnownModel* known = known_by_name(name); known != nullptr) {
     if (find_family(known->shape.family) == nullptr || !known->planned_only.empty())
       fail(ErrorCode::kUnsupported, "the engine does not run {}: it lacks {}", known->name, known->planned_only);
     shape = known->shape;
-  } else if (std::filesystem::exists(std::filesystem::path(name) / "config.json")) {
+  } else if (has_entry(name, "config.json")) {
     shape = read_model_config(name).shape;
   } else {
     fail(ErrorCode::kNotFound, "'{}' is neither a known model ({}) nor a folder with a config.json", name,

@@ -19,10 +19,7 @@ struct RandomModelSpec {
   double expert_skew = 1;
 };
 
-/// "random:NAME": whether `model` asks for a random model, and of what.
-inline constexpr std::string_view kRandomPrefix = "random:";
-
-/// The shape of NAME: a model that is known by name, or a folder with a config.json (no weights are looked for), cut to
+/// The shape of NAME: a folder with a config.json (no weights are looked for), or a model that is known by name, cut to
 /// its first `layers` layers unless that is 0. Throws kNotFound for a name that is neither, kUnsupported for a known
 /// model that the engine cannot run, with what it lacks, and kInvalidArgument for a cut that is no cut.
 [[nodiscard]] ModelShape random_model_shape(const std::string& name, int32_t layers);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 
 namespace zp {
 namespace {
@@ -42,7 +43,7 @@ class HeaderReader {
       corrupt(name, "dtype, shape or data_offsets is missing or of the wrong type");
     tensor.dtype = dtype;
     const std::optional<uint64_t> size = element_bytes(dtype);
-    if (!size) corrupt(name, fmt::format("its dtype '{}' is unknown", dtype));
+    if (!size) corrupt(name, fmt::format("its dtype {} is unknown", quote_excerpt(dtype)));
     uint64_t bytes = *size;
     for (const simdjson::dom::element dim : shape) {
       uint64_t extent = 0;

@@ -61,6 +61,8 @@ void linear(const LinearArgs& args, DType activation) {
   const int64_t tokens = args.x.dim(0);
   expect(args.x, "x", activation, {tokens, args.weight->k});
   expect_f32_or(args.out, "out", activation, {tokens, args.weight->n});
+  ZP_CHECK(!args.add || args.out.dtype() == DType::kF32, "a product is added to {}, must be f32",
+           to_string(args.out.dtype()));
 }
 
 void rope(const RopeArgs& args, DType activation) {
@@ -161,6 +163,10 @@ void moe(const MoeArgs& args, DType activation) {
   expect(args.ids, "ids", DType::kI32, args.ids.shape());
   expect(args.weights, "weights", DType::kF32, args.ids.shape());
   expect(args.out, "out", DType::kF32, {tokens, args.size.hidden});
+  if (!args.norm_follows()) return;
+  ZP_CHECK(args.then.delta.empty(), "what follows the experts adds their sum and no other");
+  expect(args.then.residual, "residual", DType::kF32, args.out.shape());
+  residual_norm(args.norm_of_out(), activation);
 }
 
 void swiglu(const SwigluArgs& args, DType activation) {

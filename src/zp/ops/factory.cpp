@@ -9,6 +9,7 @@
 #include "zp/ops/cpu/gemm.h"
 #include "zp/ops/cpu/paced_ops.h"
 #include "zp/ops/cuda_entry.h"
+#include "zp/ops/cuda_limits.h"
 #include "zp/ops/reference/reference_ops.h"
 
 namespace zp {
@@ -71,6 +72,13 @@ size_t ops_scratch_bytes(const Device& device, const OpsSpec& spec) {
   const auto* cpu_device = dynamic_cast<const cpu::CpuDevice*>(&device);
   ZP_CHECK(cpu_device != nullptr, "device '{}' calls itself a CPU and is none", device.description());
   return cpu::CpuOps::scratch_bytes(cpu_device->pool().threads(), activation_of(device, spec), spec.limits);
+}
+
+size_t ops_pinned_bytes(const Device& device) { return device.kind() == DeviceKind::kCuda ? cuda::kOpsPinnedBytes : 0; }
+
+OpsTokenLimits ops_token_limits(const Device& device, int64_t heads_per_kv_head) {
+  if (device.kind() != DeviceKind::kCuda) return {};
+  return {.sequence = cuda::sequence_tokens_max(heads_per_kv_head), .step = cuda::kEmbeddedTokensMax};
 }
 
 size_t packed_matrix_bytes(const Device& device, const OpsSpec& spec, int64_t n, int64_t k) {

@@ -1,6 +1,7 @@
 // Makes the operations of a device; the only place that names concrete backends.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -44,5 +45,16 @@ struct OpsSpec {
 [[nodiscard]] size_t ops_scratch_bytes(const Device& device, const OpsSpec& spec);
 [[nodiscard]] size_t packed_matrix_bytes(const Device& device, const OpsSpec& spec, int64_t n, int64_t k);
 [[nodiscard]] size_t packed_expert_bytes(const Device& device, const OpsSpec& spec, const ExpertSize& size);
+
+/// For the plan of host memory: locked bytes that each object of make_ops() will take.
+[[nodiscard]] size_t ops_pinned_bytes(const Device& device);
+
+/// The most tokens that the device's operations take; beyond any use where there is no limit.
+struct OpsTokenLimits {
+  int64_t sequence = INT64_MAX;  ///< of one sequence, cached ones included
+  int64_t step = INT64_MAX;      ///< T of embed(), store_kv() and attention()
+};
+/// `heads_per_kv_head`: query heads that share a kv head.
+[[nodiscard]] OpsTokenLimits ops_token_limits(const Device& device, int64_t heads_per_kv_head);
 
 }  // namespace zp

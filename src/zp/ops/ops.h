@@ -57,11 +57,12 @@ struct ResidualNormArgs {
   TensorView out;  // [T, H] A, or empty: only the sum is wanted
 };
 
-/// out = x * weight^T.
+/// out = x * weight^T; or, if it is to be added, out += what that is in f32, with the bits of the two steps.
 struct LinearArgs {
   ConstTensorView x;  // [T, k] A
   const PackedMatrix* weight = nullptr;
-  TensorView out;  // [T, n] f32 or A
+  TensorView out;  // [T, n] f32 or A; f32 if added to
+  bool add = false;
 };
 
 /// Splits the fused projection, normalises each head of q and k (RMS over D, unless the weights are empty), rotates
@@ -153,6 +154,9 @@ class StageObserver {
 /// out[t] = sum over j of weights[t, j] * down(silu(gate(x[t])) * up(x[t])) of expert ids[t, j], summed in the order
 /// of j. The inner product silu * up is rounded to A. The experts of one token are distinct; the blob of an expert that
 /// no token is routed to may be null.
+///
+/// If `then` has a residual, what residual_norm() does with `out` as its delta follows, with the same bits, and `out`
+/// is left with anything. A backend may do both at once, so that the sum does not pass through memory.
 struct MoeArgs {
   ConstTensorView x;                          // [T, H] A
   ConstTensorView ids;                        // [T, k] i32
@@ -161,6 +165,15 @@ struct MoeArgs {
   ExpertSize size;
   TensorView out;                     // [T, H] f32
   StageObserver* observer = nullptr;  // told of the parts, where they are several acts; or null
+  ResidualNormArgs then{};            // without delta; its out may be the memory of x
+
+  [[nodiscard]] bool norm_follows() const noexcept { return !then.residual.empty(); }
+  /// `then`, as an operation of its own.
+  [[nodiscard]] ResidualNormArgs norm_of_out() const {
+    ResidualNormArgs norm = then;
+    norm.delta = out;
+    return norm;
+  }
 };
 
 /// out = silu(gate) * up, for x = [gate, up] side by side.

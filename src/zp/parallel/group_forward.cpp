@@ -82,7 +82,7 @@ void GroupForward::begin_layer(Stream& stream, const ForwardStep& step, int32_t 
 
 // Leaves the attention's result, summed over the heads of all ranks, in the own rows of delta.
 void GroupForward::end_attention(Stream& stream, int32_t layer, const Round& round) {
-  parts_.forward.attention_out(stream, layer, round.attention);
+  parts_.forward.attention_out(stream, layer, round.attention, Forward::Into::kDelta);
   if (parts_.layout.attention_is_tp()) sum_own(stream, layer, round);
 }
 

@@ -47,16 +47,19 @@ OperationRates rates_of(const PlanSpec& spec) {
 /// Makes one plan: memory for steps of a size, the threshold that follows, and again with the step that it asks for.
 class Planning final {
  public:
-  explicit Planning(const PlanSpec& spec) : spec_(spec), cost_(spec.shape) {
+  /// Steps are filled to no less than `step_tokens`.
+  Planning(const PlanSpec& spec, int64_t step_tokens)
+      : spec_(spec), cost_(spec.shape), efficient_step_tokens_(step_tokens) {
     plan_.rank_limit = spec.hardware.memory_bytes;
     plan_.expert_element_bytes = spec.expert_type == ExpertType::kFp8 ? 1 : 2;
     plan_.rates = rates_of(spec);
+    plan_.step_tokens = step_tokens;
   }
 
   CapacityPlan run() {
     // A larger step needs more memory, which leaves less for experts, which makes the step larger: a few rounds settle
     // it.
-    int64_t step_tokens = spec_.hardware.efficient_step_tokens;
+    int64_t step_tokens = efficient_step_tokens_;
     for (int round = 0; round < kRounds; ++round) {
       share_memory(step_tokens + spec_.context_tokens);
       if (!plan_.problem.empty()) break;
@@ -89,33 +92,54 @@ class Planning final {
     if (kv > 0) plan_.rank.push_back({kKeptItem, kv});
     const auto ranks = static_cast<uint64_t>(spec_.gpus);
     const uint64_t all_experts = static_cast<uint64_t>(counts.experts * plan_.expert_element_bytes);
+    const bool on_host = spec_.experts == ExpertSpreading::kHost;
+    const bool alone = ranks == 1 || on_host;  // nothing comes from other devices
     // Slots are for what a rank must bring in; a window, for its share of what the host has. Neither is needed if every
     // rank holds everything.
-    const uint64_t remote = ranks == 1 ? layer : layer - layer / ranks;
+    const uint64_t remote = alone ? layer : layer - layer / ranks;
     const uint64_t slots = static_cast<uint64_t>(spec_.slots) * remote;
-    const uint64_t window = ranks == 1 ? 0 : static_cast<uint64_t>(spec_.window) * (layer / ranks);
+    const uint64_t window = alone ? 0 : static_cast<uint64_t>(spec_.window) * (layer / ranks);
     const uint64_t room = plan_.rank_limit > total(plan_.rank) ? plan_.rank_limit - total(plan_.rank) : 0;
-    const bool resident = all_experts <= room;
+    const bool resident = all_on_each_device(all_experts <= room);
     uint64_t moving = resident ? 0 : slots;
     const uint64_t gathered = layer + (all_experts - layer + ranks - 1) / ranks;
-    const bool hybrid = !resident && ranks > 1 && (room < slots || gathered > room - slots);
+    const bool hybrid = !resident && !alone && (room < slots || gathered > room - slots);
+    if (resident && all_experts > room) return lack_memory(all_experts, "all of them");
+    if (hybrid && spec_.experts == ExpertSpreading::kGathered)
+      return lack_memory(slots + gathered, "slots, the first layer and a share of the others");
     if (hybrid) moving += window;
-    if (!resident && moving + layer > room) {
-      plan_.problem = fmt::format(
-          "a device has {}; besides {} for everything else, experts need at least {}: slots and the first layer",
-          human_bytes(plan_.rank_limit), human_bytes(total(plan_.rank)), human_bytes(moving + layer));
-      return;
-    }
-    if (ranks > 1 && !resident && spec_.hardware.peer_bandwidth <= 0) {
+    if (!resident && moving + layer > room) return lack_memory(moving + layer, "slots and the first layer");
+    if (!alone && !resident && spec_.hardware.peer_bandwidth <= 0) {
       plan_.problem = "the experts do not fit on one device, and the devices have no link to each other";
       return;
     }
-    plan_.spread = spread_experts(
-        shape, {.ranks = spec_.gpus, .expert_bytes = bytes, .rank_bytes = room - moving, .resident_bytes = room});
+    plan_.spread = spread_experts(shape, {.ranks = alone ? 1 : spec_.gpus,
+                                          .expert_bytes = bytes,
+                                          .rank_bytes = on_host ? layer : room - moving,
+                                          .resident_bytes = resident ? room : 0});
     plan_.rank.push_back({"experts", plan_.spread.rank_bytes()});
     if (moving > 0) plan_.rank.push_back({"expert slots", slots});
     if (hybrid) plan_.rank.push_back({"host window", window});
     require_host_memory();
+  }
+
+  // `fits`: every device has room for that.
+  [[nodiscard]] bool all_on_each_device(bool fits) const {
+    if (spec_.shape.moe_layers() == 1) return true;  // every device holds the first MoE layer
+    if (!spec_.experts) return fits;
+    switch (*spec_.experts) {
+      case ExpertSpreading::kResident: return true;
+      case ExpertSpreading::kGathered: return spec_.gpus == 1;
+      case ExpertSpreading::kHost: return false;
+      case ExpertSpreading::kHybrid: return spec_.gpus == 1 && fits;
+    }
+    return fits;
+  }
+
+  void lack_memory(uint64_t needed, std::string_view what) {
+    plan_.problem =
+        fmt::format("a device has {}; besides {} for everything else, experts need at least {}: {}",
+                    human_bytes(plan_.rank_limit), human_bytes(total(plan_.rank)), human_bytes(needed), what);
   }
 
   [[nodiscard]] uint64_t kv_bytes(uint64_t fixed) const {
@@ -146,7 +170,7 @@ class Planning final {
                                           .peak_rate = peak,
                                           .rate = spec_.rate,
                                           .context_tokens = spec_.context_tokens,
-                                          .efficient_step_tokens = spec_.hardware.efficient_step_tokens});
+                                          .efficient_step_tokens = efficient_step_tokens_});
   }
 
   void predict() {
@@ -196,10 +220,13 @@ class Planning final {
 
   const PlanSpec& spec_;
   CostModel cost_;
+  int64_t efficient_step_tokens_;
   CapacityPlan plan_;
 };
 
 }  // namespace
+
+std::string_view to_string(ExpertType type) noexcept { return type == ExpertType::kFp8 ? "fp8" : "bf16"; }
 
 uint64_t CapacityPlan::rank_bytes() const noexcept { return total(rank); }
 uint64_t CapacityPlan::host_bytes() const noexcept { return total(host); }
@@ -213,11 +240,12 @@ std::vector<std::string> validate(const PlanSpec& spec) {
   };
   in_range("gpus", spec.gpus, 1, 1024);
   in_range("context", spec.context_tokens, 1, int64_t{1} << 23);
+  in_range("step_tokens", spec.step_tokens.value_or(1), 1, kPlannedStepTokensMax);
   in_range("chunk_tokens", spec.chunk_tokens, 1, int64_t{1} << 23);
   in_range("slots", spec.slots, 2, 64);
   in_range("window", spec.window, 1, 1024);
-  if (!(spec.gamma >= 1 && spec.gamma <= 100))
-    problems.push_back(fmt::format("gamma is {}; it must lie in [1, 100]", spec.gamma));
+  if (!(spec.gamma >= 1 && spec.gamma <= kGammaMax))
+    problems.push_back(fmt::format("gamma is {}; it must lie in [1, {}]", spec.gamma, kGammaMax));
   if (spec.shape.moe_layers() == 0) problems.emplace_back("the model has no experts, so there is nothing to stream");
   if (spec.expert_type == ExpertType::kFp8 && spec.hardware.peak_fp8 <= 0)
     problems.push_back(fmt::format("{} has no fp8", spec.hardware.name));
@@ -238,6 +266,15 @@ void use_measured(const MeasuredRank& measured, PlanSpec& spec) {
   spec.step_seconds = measured.step_seconds;
 }
 
-CapacityPlan make_capacity_plan(const PlanSpec& spec) { return Planning(spec).run(); }
+CapacityPlan make_capacity_plan(const PlanSpec& spec) {
+  const int64_t wanted = spec.step_tokens.value_or(kGpuStepTokens);
+  CapacityPlan plan = Planning(spec, wanted).run();
+  if (spec.step_tokens) return plan;
+  for (int64_t tokens = wanted / 2; !plan.problem.empty() && tokens >= kCpuStepTokens; tokens /= 2) {
+    CapacityPlan smaller = Planning(spec, tokens).run();
+    if (smaller.problem.empty()) return smaller;
+  }
+  return plan;
+}
 
 }  // namespace zp

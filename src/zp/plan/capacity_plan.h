@@ -22,21 +22,31 @@ enum class ExpertType : uint8_t {
   kFp8,  ///< with a scale for each 128 x 128 block, below 0.1 % of the bytes, which is left out here
 };
 
+/// The most that PlanSpec::step_tokens can be.
+inline constexpr int64_t kPlannedStepTokensMax = int64_t{1} << 30;
+
+/// "bf16", "fp8".
+[[nodiscard]] std::string_view to_string(ExpertType type) noexcept;
+
 struct PlanSpec {
   ModelShape shape{};
   HardwareProfile hardware{};
   int32_t gpus = 1;
   ExpertType expert_type = ExpertType::kBf16;
+  std::optional<ExpertSpreading> experts{};  ///< where they are to live, as `run --experts` has it; unset: on every
+                                             ///< device if they fit, else on one each as far as memory goes
   std::optional<uint64_t>
       host_bytes{};                    ///< pinned host memory that may be used; unset: not known, so it is only stated
   std::optional<uint64_t> kv_bytes{};  ///< of a rank, for kept keys and values; unset: 65,536 tokens, at most half of
                                        ///< what is left and at most 16 GiB
   int64_t context_tokens = 4096;       ///< typical length of a request
-  int64_t chunk_tokens = 8192;         ///< everything but attention works on this many tokens at a time
-  int32_t slots = 2;                   ///< layers whose remote experts a rank has room for
-  int32_t window = 4;                  ///< layers that a rank's host streamer may be ahead
-  double gamma = 1.2;
-  double step_seconds = 0;  ///< of a step besides its layers
+  std::optional<int64_t> step_tokens{};  ///< steps are filled to no less; unset: as an engine on a GPU does, which is
+                                         ///< kGpuStepTokens, halved until they fit
+  int64_t chunk_tokens = 8192;           ///< everything but attention works on this many tokens at a time
+  int32_t slots = 2;                     ///< layers whose remote experts a rank has room for
+  int32_t window = 4;                    ///< layers that a rank's host streamer may be ahead
+  double gamma = 1.2;                    ///< in [1, kGammaMax], as an engine has it
+  double step_seconds = 0;               ///< of a step besides its layers
   ThresholdRate rate = ThresholdRate::kAchieved;
 };
 
@@ -72,8 +82,9 @@ struct CapacityPlan {
   std::string problem;         ///< why AsyncEP cannot run like this; empty if it can. Then what follows is not valid.
   int64_t expert_element_bytes = 2;
   OperationRates rates;
-  ExpertSpread spread;
-  LayerTransfer transfer;  ///< t_EP
+  int64_t step_tokens = 0;  ///< that steps are filled to at least: PlanSpec's, or what it came to
+  ExpertSpread spread;      ///< of a host that each device reads alone: as of one device
+  LayerTransfer transfer;   ///< t_EP
   Saturation saturation;
   PlanPrediction prediction;
   StrategyTraffic traffic;      ///< AsyncEP's, weights: moved_bytes a layer by the peer link, hidden behind compute

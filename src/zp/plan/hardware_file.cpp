@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/base/mapped_file.h"
 
 namespace zp {
@@ -74,7 +75,8 @@ class ProfileReader final {
     for (const auto& entry : map) {
       const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
       if (std::find(known.begin(), known.end(), key) == known.end())
-        add(entry.first, fmt::format("unknown key '{}{}'; the keys are {}", where, key, fmt::join(known, ", ")));
+        add(entry.first, fmt::format("unknown key {}; the keys are {}", quote_excerpt(fmt::format("{}{}", where, key)),
+                                     fmt::join(known, ", ")));
       else if (std::find(seen.begin(), seen.end(), key) != seen.end())
         add(entry.first, fmt::format("{}{}: the key is given twice", where, key));
       seen.push_back(key);
@@ -136,8 +138,8 @@ std::vector<HardwareProfile> parse_hardware(std::string_view text, std::string_v
     for (const auto& entry : root) {
       const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
       if (key.empty() || find_in(profiles, key))
-        problems.push_back(fmt::format("{}:{}: the name '{}' is {}", name, entry.first.Mark().line + 1, key,
-                                       key.empty() ? "no word" : "given twice"));
+        problems.push_back(fmt::format("{}:{}: the name {} is {}", name, entry.first.Mark().line + 1,
+                                       quote_excerpt(key), key.empty() ? "no word" : "given twice"));
       profiles.push_back(ProfileReader(name, key, problems).read(entry.second));
     }
   } catch (const YAML::Exception& error) {
@@ -155,8 +157,8 @@ HardwareProfile find_hardware(std::string_view name, const std::filesystem::path
   if (auto found = find_in(profiles, name)) return *std::move(found);
   std::vector<std::string> names;
   for (const HardwareProfile& profile : profiles) names.push_back(profile.name);
-  fail(ErrorCode::kNotFound, "there is no hardware profile '{}'; there are {}; --hardware FILE adds others", name,
-       fmt::join(names, ", "));
+  fail(ErrorCode::kNotFound, "there is no hardware profile {}; there are {}; --hardware FILE adds others",
+       quote_excerpt(name), fmt::join(names, ", "));
 }
 
 }  // namespace zp

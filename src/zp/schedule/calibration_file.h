@@ -1,5 +1,5 @@
-// What an engine measured of its ranks, as a file: `run --save-calibration` writes it, `run --calibration` and
-// `simulate --calibration` read it.
+// What an engine measured of its ranks, as a file: `run --save-calibration` writes it, `--calibration` of `run`, `plan`
+// and `simulate` reads it.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,13 @@
 #include <string_view>
 
 #include "zp/schedule/load_controller.h"
+#include "zp/schedule/measured_model.h"
 
 namespace zp {
 
 struct CalibrationFile {
   std::string operations;  ///< what computed: rates of one kind of operations say nothing of another's
+  MeasuredModel model;     ///< what was computed
   MeasuredRank measured;
 };
 

@@ -50,7 +50,7 @@ class CostModel final {
 struct LoadRule {
   std::function<double(const RequestCost&)> load;
   double target = 0;           ///< a step is filled until its load reaches this
-  double floor = 0;            ///< a step of less takes as long: its transfer does; <= target
+  double floor = 0;            ///< a step of less takes as long: its transfer does, or reading its experts; <= target
   double target_deadline = 0;  ///< the target of a step that holds a request whose deadline presses; <= target
 };
 

@@ -19,6 +19,7 @@ constexpr double kGammaFading = 0.998;
 constexpr double kContextWeight = 0.4;  // of the latest step
 constexpr double kMoved = 0.04;
 constexpr double kFar = 1.5;
+constexpr double kApart = 8;  // no two kinds of work are measured so unlike
 
 bool differ(double a, double b) { return std::abs(a - b) > kMoved * std::max(std::abs(a), std::abs(b)); }
 
@@ -51,6 +52,20 @@ MeasuredRank LoadController::measured() const {
   return measured;
 }
 
+MeasuredRank LoadController::settled() const {
+  MeasuredRank settled = spec_.measured;
+  if (efficient_steps_ < kSettledSteps) return settled;
+  RateFit::Factors factors = efficient_fit_.factors();
+  const auto [less, more] = std::minmax(factors.attention, factors.other);
+  if (more > kApart * less) {
+    // Something else than the work decided what steps took, such as other programs on the same cores: they tell how
+    // much slower all of it was, and nothing of its kinds.
+    factors = {.attention = efficient_fit_.common_factor(), .other = efficient_fit_.common_factor()};
+  }
+  settled.rates = rates(factors);
+  return settled;
+}
+
 LoadRule LoadController::rule() const {
   if (spec_.fixed_tokens) return token_load(*spec_.fixed_tokens);
   return layer_time_load(rates(used_.factors), spec_.fixed_seconds.value_or(saturation_.target.seconds),
@@ -73,10 +88,14 @@ bool LoadController::observe(const StepObservation& step) {
   return true;
 }
 
+bool LoadController::is_efficient(const StepObservation& step) const {
+  return step.cost.total() >= kLargeShare * efficient_flops_;
+}
+
 // What small steps take is mostly not work, and when a step is full does not matter to them. A wrong start may set the
 // target so high that no step comes near it, so other measures count too.
 bool LoadController::is_large(const StepObservation& step) const {
-  if (step.fill >= kLargeShare || step.cost.total() >= kLargeShare * efficient_flops_) return true;
+  if (step.fill >= kLargeShare || is_efficient(step)) return true;
   const bool limited = step.filled_by == StopReason::kCapacity || step.filled_by == StopReason::kLookAhead;
   return limited &&
          layers_ * layer_seconds(step.cost, rates(used_.factors)) >= kOverheadsMin * spec_.measured.step_seconds;
@@ -87,10 +106,14 @@ void LoadController::follow_rates(const StepObservation& step) {
   const OperationRates& measured = spec_.measured.rates;
   const double others = layers_ * (step.cost.dense / measured.dense + step.cost.expert / measured.expert) +
                         static_cast<double>(step.requests) * head_seconds_;
-  fit_.observe({.attention_seconds = layers_ * step.cost.attention / measured.attention,
-                .other_seconds = others,
-                .seconds = step.seconds - step.exposed_seconds - spec_.measured.step_seconds});
+  const TimedWork work{.attention_seconds = layers_ * step.cost.attention / measured.attention,
+                       .other_seconds = others,
+                       .seconds = step.seconds - step.exposed_seconds - spec_.measured.step_seconds};
+  fit_.observe(work);
   now_.factors = fit_.factors();
+  if (!is_efficient(step)) return;
+  efficient_fit_.observe(work);
+  efficient_steps_ = std::min(efficient_steps_ + 1, kSettledSteps);
 }
 
 // A full step that takes 1 / (1 - exposed) of what it computes would have been hidden by as much more work.

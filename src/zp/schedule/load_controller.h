@@ -20,6 +20,8 @@ struct MeasuredRank {
 };
 
 inline constexpr double kGammaMax = 2;
+/// So many large steps may correct what was measured for later runs.
+inline constexpr int32_t kSettledSteps = 8;
 
 struct LoadControllerSpec {
   MeasuredRank measured{};
@@ -64,6 +66,10 @@ class LoadController final {
   [[nodiscard]] const Saturation& saturation() const noexcept { return saturation_; }
   /// With the rates in use.
   [[nodiscard]] MeasuredRank measured() const;
+  /// With rates for later runs: fitted to all steps with at least a quarter of the work of efficient_step_tokens
+  /// tokens, or, before there were kSettledSteps of these, as measured. What a small step takes is mostly not work, and
+  /// a few may have been slow by accident. All by one factor where a fit of two makes no sense.
+  [[nodiscard]] MeasuredRank settled() const;
   [[nodiscard]] double gamma() const noexcept { return used_.gamma; }
   [[nodiscard]] double context_tokens() const noexcept { return used_.context_tokens; }
   [[nodiscard]] double transfer_seconds() const noexcept { return spec_.transfer_seconds; }
@@ -77,6 +83,7 @@ class LoadController final {
     double context_tokens = 1;
   };
 
+  [[nodiscard]] bool is_efficient(const StepObservation& step) const;
   [[nodiscard]] bool is_large(const StepObservation& step) const;
   void follow_rates(const StepObservation& step);
   void follow_gamma(const StepObservation& step);
@@ -92,6 +99,8 @@ class LoadController final {
   double attention_flops_per_pair_ = 0;  ///< in one layer
   double efficient_flops_ = 0;           ///< in one layer: of efficient_step_tokens, without attention
   RateFit fit_;
+  RateFit efficient_fit_{RateFit::Memory::kAll};  ///< of efficient steps alone
+  int32_t efficient_steps_ = 0;                   ///< counted up to kSettledSteps
   Basis now_;
   Basis used_;
   Saturation saturation_;

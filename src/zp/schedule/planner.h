@@ -29,14 +29,14 @@ struct RankView {
 
 /// Everything that a plan depends on. Borrowed for the call.
 struct PlanInput {
-  std::span<const QueuedRequest* const> window;  ///< in order; interned
-  bool more_waiting = false;                     ///< requests beyond the window
-  bool more_arrive = false;                      ///< some did since the last step was handed out
-  bool first_is_due = false;                     ///< the first of the window was passed over too often: it stays first
+  std::span<const Waiting* const> window;  ///< in order; interned, and matched with the open ranks
+  bool more_waiting = false;               ///< requests beyond the window
+  bool more_arrive = false;                ///< some did since the last step was handed out
+  bool first_is_due = false;               ///< the first of the window was passed over too often: it stays first
   /// The open ranks are idle, and what waits was left over by a plan for all: a request may rather wait for a busy
   /// rank.
   bool rest = false;
-  const PrefixIndex* index = nullptr;
+  const PrefixIndex* index = nullptr;  ///< its tree has references from the window's requests alone
   std::span<const RankView> ranks;
   const SchedulerConfig* config = nullptr;
   const CostModel* cost = nullptr;
@@ -73,6 +73,16 @@ struct PlannedStep {
 struct BatchPlan {
   std::vector<PlannedStep> steps;
 };
+
+/// The ranks that can be given another step.
+[[nodiscard]] RankSet open_ranks(std::span<const RankView> ranks);
+
+/// Makes `waiting.match` the longest match of its reusable blocks on these ranks.
+void find_match(Waiting& waiting, const PrefixIndex& index, const RankSet& ranks);
+/// The same, quicker where it still is.
+inline void update_match(Waiting& waiting, const PrefixIndex& index, const RankSet& ranks) {
+  if (!waiting.matched || !index.holds(waiting.match, ranks)) find_match(waiting, index, ranks);
+}
 
 /// Deterministic, and changes nothing. Each request of the window, in its order (or, among those of one priority that
 /// press alike, in the policy's), goes to the rank that the policy chooses among the

@@ -2,6 +2,7 @@
 #include "zp/schedule/policy.h"
 
 #include <array>
+#include <tuple>
 
 namespace zp {
 namespace {
@@ -17,7 +18,11 @@ int32_t least(std::span<const RankChoice> ranks, Score&& score) {
 
 int64_t count_score(const RankChoice& choice) { return 4 * choice.waiting + choice.running; }
 
-constexpr double kTokensPerWaitedSecond = 500;
+// What a request has waited for, as tokens by which it comes sooner.
+double waited_tokens(const RouteRequest& request) {
+  constexpr double kTokensPerSecond = 500;
+  return kTokensPerSecond * static_cast<double>(request.waited_ns) * 1e-9;
+}
 
 }  // namespace
 
@@ -27,7 +32,8 @@ int32_t PrefixSaturationPolicy::choose(const RouteRequest& request, std::span<co
     if (!choice.eligible) continue;
     const bool better =
         best == nullptr || choice.matched_blocks > best->matched_blocks ||
-        (choice.matched_blocks == best->matched_blocks && choice.load_unfinished < best->load_unfinished);
+        (choice.matched_blocks == best->matched_blocks &&
+         std::tuple(choice.load_ahead, choice.load_unfinished) < std::tuple(best->load_ahead, best->load_unfinished));
     if (better) best = &choice;
   }
   if (best == nullptr) return -1;
@@ -36,7 +42,12 @@ int32_t PrefixSaturationPolicy::choose(const RouteRequest& request, std::span<co
 }
 
 double PrefixSaturationPolicy::order_key(const RouteRequest& request) const {
-  return static_cast<double>(request.uncached_tokens - request.tokens);
+  constexpr double kBeforeOthers = 1e9;  // more tokens than a request has
+  constexpr double kBeforeLong = 1e13;   // and no share exceeds the number of ranks by far
+  const double from = request.steps_left < kEndSteps ? kLongShareAtEnd : kLongShare;
+  if (request.share_saved >= from) return -kBeforeLong * (1 + request.share_saved);
+  if (request.share_left >= from) return -kBeforeOthers * (1 + request.share_left);
+  return static_cast<double>(request.uncached_tokens - request.tokens) - waited_tokens(request);
 }
 
 int32_t RoundRobinPolicy::choose(const RouteRequest& request, std::span<const RankChoice> ranks) const {
@@ -60,8 +71,7 @@ int32_t ShortestPrefillPolicy::choose(const RouteRequest& /*request*/, std::span
 }
 
 double ShortestPrefillPolicy::order_key(const RouteRequest& request) const {
-  return static_cast<double>(request.uncached_tokens) -
-         kTokensPerWaitedSecond * static_cast<double>(request.waited_ns) * 1e-9;
+  return static_cast<double>(request.uncached_tokens) - waited_tokens(request);
 }
 
 std::unique_ptr<const RoutePolicy> make_policy(std::string_view name) {

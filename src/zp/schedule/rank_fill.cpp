@@ -2,17 +2,12 @@
 #include "zp/schedule/rank_fill.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace zp {
 
-// The block of the last token is computed even if it is known: an answer needs that token's hidden state, and only keys
-// and values are kept.
-int32_t RankFill::reusable_max(const QueuedRequest& request) {
-  return static_cast<int32_t>((request.tokens() - 1) / kBlockTokens);
-}
-
 int32_t RankFill::reusable(const QueuedRequest& request, int32_t resident) const {
-  const int32_t most = reusable_max(request);
+  const int32_t most = reusable_max(request.tokens());
   int32_t blocks = std::min(resident, most);
   while (blocks < most && fresh_.find(request.path[static_cast<size_t>(blocks)]) != nullptr) ++blocks;
   return blocks;
@@ -21,16 +16,48 @@ int32_t RankFill::reusable(const QueuedRequest& request, int32_t resident) const
 bool RankFill::below_target(bool pressing, bool beyond_share) const {
   const LoadRule& rule = input_.config->load;
   if (pressing_ && !pressing) return step_.load < std::min(target_, rule.target_deadline);
-  return step_.load < (beyond_share ? std::max(target_, rule.target) : target_);
+  return step_.load < (beyond_share && !closed() ? std::max(limit(), rule.target) : limit());
+}
+
+double RankFill::limit() const {
+  const LoadRule& rule = input_.config->load;
+  if (closed()) return 0;
+  double limit = std::max(target_, rest_limit_);
+  if (left_ - step_.load < rule.floor) limit = std::max(limit, left_);
+  return limit;
+}
+
+bool RankFill::suits(double load) const {
+  return step_.load < target_ || step_.load + load <= limit() + input_.config->load.floor;
+}
+
+bool RankFill::hardly_fits(double load) const {
+  const double is_long = std::max(input_.config->load.floor, PrefixSaturationPolicy::kLongShare * target_);
+  return at_end() && !step_.segments.empty() && load > is_long && step_.load + load / 2 > target_;
+}
+
+void RankFill::take_rest(double limit) {
+  const LoadRule& rule = input_.config->load;
+  rest_limit_ = limit;
+  joining_limit_ = std::max({step_.load, target_, rule.target}) + rule.floor;
 }
 
 bool RankFill::worth_joining(double saved) const {
   return !pressing_ && step_.load < input_.config->load.target && step_.load <= kWaitForSaving * saved;
 }
 
-bool RankFill::fits(int64_t tokens) const {
-  return step_.segments.empty() || step_.tokens + tokens <= input_.config->step_tokens_max;
+bool RankFill::crowded(double load) const { return at_end() && !has_share(load); }
+
+bool RankFill::may_take_more(int64_t tokens) const {
+  return closed() && step_.load < input_.config->load.target && fits(tokens);
 }
+
+int64_t RankFill::room() const {
+  if (step_.segments.empty()) return std::numeric_limits<int64_t>::max();
+  return input_.config->step_tokens_max - step_.tokens;
+}
+
+bool RankFill::fits(int64_t tokens) const { return tokens <= room(); }
 
 void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resident) {
   const auto whole = static_cast<int32_t>(request.path.size());
@@ -58,6 +85,10 @@ void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resid
   for (int32_t i = reused; i < whole; ++i) {
     const NodeId node = request.path[static_cast<size_t>(i)];
     if (i < resident) continue;  // The last block, known and computed again.
+    if (input_.index->tree().references(node) == 1) {
+      segment.fresh_blocks += whole - i;
+      break;
+    }
     if (fresh_.insert(node, {.row = segment.row + (i - reused) * kBlockTokens})) {
       ++segment.fresh_blocks;
     } else {
@@ -66,6 +97,7 @@ void RankFill::place(const QueuedRequest& request, int32_t reused, int32_t resid
   }
   const RequestCost cost = input_.cost->cost({.prefix = segment.begin, .suffix = int64_t{segment.end} - segment.begin});
   step_.cost += cost;
+  step_.target = std::max({step_.target, limit(), step_.load < limit() ? 0 : joining_limit_});
   step_.tokens += cost.tokens;
   sequence_tokens_ += request.tokens();
   step_.load += input_.config->load.load(cost);
@@ -78,8 +110,8 @@ void RankFill::turned_away(bool pressing) {
 }
 
 PlannedStep RankFill::finish() {
-  step_.target = target_;
-  if (step_.load >= target_) {
+  step_.target = closed() ? input_.config->load.target : std::max(step_.target, target_);
+  if (step_.load >= step_.target) {
     step_.filled_by = StopReason::kTarget;
   } else if (away_for_deadline_) {
     step_.filled_by = StopReason::kDeadline;
@@ -99,9 +131,11 @@ void RankFill::count_wanted(PlannedSegment& segment) {
   const auto first = static_cast<size_t>(segment.begin / kBlockTokens);
   while (segment.keep_wanted < segment.fresh_blocks) {
     const NodeId node = path[first + static_cast<size_t>(segment.keep_wanted)];
+    const int32_t references = input_.index->tree().references(node);
+    if (references == 1) return;
     const Fresh& fresh = *fresh_.find(node);
     // The references that this step's own requests do not account for are other waiting requests.
-    if (!fresh.read && input_.index->tree().references(node) <= fresh.segments) return;
+    if (!fresh.read && references <= fresh.segments) return;
     ++segment.keep_wanted;
   }
 }
@@ -111,7 +145,7 @@ void RankFill::count_wanted(PlannedSegment& segment) {
 // read often. Room runs out in the order of the segments, so a block is kept only if the one before it is.
 void RankFill::choose_kept() {
   const SchedulerConfig& config = *input_.config;
-  const RoomCounts counts = room();
+  const RoomCounts counts = pool_room();
   int64_t left = int64_t{counts.free} + counts.one_off + counts.reused;
   int64_t wanted_kept = 0;
   for (PlannedSegment& segment : step_.segments) {
@@ -134,7 +168,7 @@ void RankFill::choose_kept() {
 }
 
 // What the rank could give to this step, once the blocks that the step reads are pinned.
-RoomCounts RankFill::room() const {
+RoomCounts RankFill::pool_room() const {
   const PrefixIndex& index = *input_.index;
   const int32_t rank = step_.rank;
   RoomCounts counts = index.room(rank);

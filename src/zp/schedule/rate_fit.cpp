@@ -26,6 +26,8 @@ double changed(double factor, double change) {
 void RateFit::observe(const TimedWork& work) {
   const double expected = factors_.attention * work.attention_seconds + factors_.other * work.other_seconds;
   if (!(work.seconds > 0 && expected > 0 && std::isfinite(work.seconds) && std::isfinite(expected))) return;
+  seconds_ += work.seconds;
+  predicted_seconds_ += work.attention_seconds + work.other_seconds;
   const double ratio = work.seconds / expected;
   if (std::max(ratio, 1 / ratio) <= kSurprise) {
     since_surprise_ = std::min(since_surprise_ + 1, kSurpriseSteps);
@@ -49,6 +51,7 @@ void RateFit::observe(const TimedWork& work) {
 
 // What was observed so far counts `share` of what it did.
 void RateFit::forget(double share) {
+  if (memory_ == Memory::kAll) return;
   attention_variance_ /= share;
   other_variance_ /= share;
   covariance_ /= share;

@@ -22,14 +22,27 @@ class RateFit final {
     double attention = 1;
     double other = 1;
   };
+  enum class Memory : uint8_t {
+    kRecent,  ///< old steps are forgotten, so that rates are followed
+    /// Every step counts alike: what steps do not tell stays what was measured, however many there are.
+    kAll,
+  };
+  explicit RateFit(Memory memory = Memory::kRecent) : memory_(memory) {}
   [[nodiscard]] const Factors& factors() const noexcept { return factors_; }
+  /// What all steps together took, over what was predicted for them.
+  [[nodiscard]] double common_factor() const noexcept {
+    return predicted_seconds_ > 0 ? seconds_ / predicted_seconds_ : 1;
+  }
   /// Ignored unless all of it is finite, `seconds` and what was predicted are positive.
   void observe(const TimedWork& work);
 
  private:
   void forget(double share);
 
+  Memory memory_;
   Factors factors_;
+  double seconds_ = 0;            ///< of all steps
+  double predicted_seconds_ = 0;  ///< for the same
   /// Covariance of the factors, in units of the variance of one observation's relative error.
   double attention_variance_ = kVarianceMax;
   double other_variance_ = kVarianceMax;

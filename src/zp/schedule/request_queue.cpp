@@ -1,16 +1,21 @@
 // Four orders over the same requests.
 #include "zp/schedule/request_queue.h"
 
-#include <limits>
+#include <algorithm>
 
 #include "zp/base/check.h"
 
 namespace zp {
-namespace {
 
-int64_t level(const QueuedRequest& request) { return -int64_t{request.request.priority}; }
-
-}  // namespace
+Waiting glance(QueuedRequest& request) {
+  const ScheduleRequest& r = request.request;
+  return {.request = &request,
+          .sequence = request.sequence,
+          .arrival_ns = r.arrival_ns,
+          .deadline_ns = r.deadline_ns.value_or(Waiting::kNoDeadline),
+          .tokens = static_cast<int32_t>(r.tokens.size()),
+          .priority = r.priority};
+}
 
 void RequestQueue::push(std::unique_ptr<QueuedRequest> request) {
   QueuedRequest& r = *request;
@@ -22,8 +27,8 @@ void RequestQueue::push(std::unique_ptr<QueuedRequest> request) {
     --left_;  // It had been counted as having left.
   }
   sequences_.emplace(r.sequence, &r);
-  arrivals_.emplace(ArrivalKey{level(r), r.sequence}, &r);
-  if (r.request.deadline_ns) deadlines_.emplace(DeadlineKey{level(r), *r.request.deadline_ns, r.sequence}, &r);
+  arrivals_.insert(glance(r));
+  if (r.request.deadline_ns) deadlines_.insert(glance(r));
   const bool added = requests_.emplace(r.request.id, std::move(request)).second;
   ZP_CHECK(added, "request {} waits already", r.request.id);
 }
@@ -34,9 +39,8 @@ std::unique_ptr<QueuedRequest> RequestQueue::remove(uint64_t id) {
   std::unique_ptr<QueuedRequest> request = std::move(found->second);
   requests_.erase(found);
   sequences_.erase(request->sequence);
-  arrivals_.erase({level(*request), request->sequence});
-  if (request->request.deadline_ns)
-    deadlines_.erase({level(*request), *request->request.deadline_ns, request->sequence});
+  arrivals_.erase(glance(*request));
+  if (request->request.deadline_ns) deadlines_.erase(glance(*request));
   ++left_;
   return request;
 }
@@ -53,27 +57,21 @@ uint64_t RequestQueue::bypassed() const {
   return left_ - oldest.left_before - oldest.ahead;
 }
 
-std::vector<QueuedRequest*> RequestQueue::window(const QueueView& view) const {
+std::vector<QueuedRequest*> RequestQueue::window(const QueueView& view) {
   std::vector<QueuedRequest*> out;
-  if (requests_.empty()) return out;
   const auto limit = std::min(static_cast<size_t>(view.look_ahead), requests_.size());
+  if (limit == 0) return out;
   out.reserve(limit);
-  const QueuedRequest* starved = nullptr;
-  if (bypassed() >= static_cast<uint64_t>(view.bypass_max)) {
-    out.push_back(sequences_.begin()->second);
-    starved = out.front();
-  }
-  for (auto next = arrivals_.begin(); next != arrivals_.end() && out.size() < limit;) {
-    const int64_t priority_level = std::get<0>(next->first);
-    const DeadlineKey first{priority_level, std::numeric_limits<int64_t>::min(), 0};
-    for (auto it = deadlines_.lower_bound(first); it != deadlines_.end() && out.size() < limit; ++it) {
-      if (std::get<0>(it->first) != priority_level || !it->second->presses(view.pressing_ns)) break;
-      if (it->second != starved) out.push_back(it->second);
-    }
-    for (; next != arrivals_.end() && std::get<0>(next->first) == priority_level && out.size() < limit; ++next)
-      if (next->second != starved && !next->second->presses(view.pressing_ns)) out.push_back(next->second);
-  }
+  visit(view, [&](const Waiting& waiting) {
+    out.push_back(waiting.request);
+    return out.size() < limit;
+  });
   return out;
+}
+
+void RequestQueue::forget_match(QueuedRequest& request) {
+  arrivals_.find(glance(request))->matched = false;
+  if (request.request.deadline_ns) deadlines_.find(glance(request))->matched = false;
 }
 
 void RequestQueue::check_invariants() const {
@@ -84,11 +82,12 @@ void RequestQueue::check_invariants() const {
   for (const auto& [id, request] : requests_) {
     ZP_CHECK(request->request.id == id, "request {} is filed under {}", request->request.id, id);
     ZP_CHECK(sequences_.contains(request->sequence), "request {} has no age", id);
-    ZP_CHECK(arrivals_.contains({level(*request), request->sequence}), "request {} has no place", id);
     ZP_CHECK(!request->cancelled, "cancelled request {} waits", id);
     if (request->request.deadline_ns) ++deadlines;
   }
   ZP_CHECK(deadlines == deadlines_.size(), "{} deadlines, {} listed", deadlines, deadlines_.size());
+  arrivals_.check_invariants();
+  deadlines_.check_invariants();
   ZP_CHECK(bypassed() <= left_, "the oldest request was passed by {} of {}", bypassed(), left_);
 }
 

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
-#include <tuple>
+#include <optional>
+#include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "zp/cache/block_tree.h"
 #include "zp/schedule/request.h"
+#include "zp/schedule/waiting_order.h"
 
 namespace zp {
 
@@ -18,7 +22,6 @@ struct QueuedRequest {
   ScheduleRequest request;
   std::vector<NodeId> path;  ///< its whole blocks in the index; empty until first looked at
   bool interned = false;     ///< `path` is valid, and has its references
-  uint64_t looked_at = 0;    ///< the last planning pass that saw it
   bool cancelled = false;    ///< only while it is in a step
   uint64_t sequence = 0;     ///< order of arrival
   uint64_t left_before = 0;  ///< how many had left the queue, and
@@ -30,6 +33,9 @@ struct QueuedRequest {
     return request.deadline_ns.has_value() && *request.deadline_ns <= limit_ns;
   }
 };
+
+/// As the queue holds it; nothing is known of its match.
+[[nodiscard]] Waiting glance(QueuedRequest& request);
 
 /// What the order depends on besides the requests, and how far it is wanted.
 struct QueueView {
@@ -54,21 +60,56 @@ class RequestQueue final {
   /// How many younger requests have left the queue before the oldest one that waits; 0 when nothing waits.
   [[nodiscard]] uint64_t bypassed() const;
   /// The first `look_ahead` requests in order.
-  [[nodiscard]] std::vector<QueuedRequest*> window(const QueueView& view) const;
+  [[nodiscard]] std::vector<QueuedRequest*> window(const QueueView& view);
+  /// Calls `use(waiting)` for each request in order, whatever view.look_ahead is, until it returns false.
+  template <typename Use>
+  void visit(const QueueView& view, Use&& use);
+  /// The request's blocks are not in the index any more.
+  void forget_match(QueuedRequest& request);
+
+  /// Calls `use(request, entries)` for each request, with its entries in the orders. For checks.
+  template <typename Use>
+  void for_each(Use&& use) const {
+    for (const auto& [id, request] : requests_) {
+      std::vector<const Waiting*> entries = {arrivals_.find(glance(*request))};
+      if (request->request.deadline_ns) entries.push_back(deadlines_.find(glance(*request)));
+      use(std::as_const(*request), std::span<const Waiting* const>(entries));
+    }
+  }
 
   void check_invariants() const;
 
  private:
-  /// Priorities are negated, in 64 bits, so that the smallest key goes first.
-  using ArrivalKey = std::tuple<int64_t, uint64_t>;            ///< -priority, sequence
-  using DeadlineKey = std::tuple<int64_t, int64_t, uint64_t>;  ///< -priority, deadline, sequence
-
   std::unordered_map<uint64_t, std::unique_ptr<QueuedRequest>> requests_;  ///< by id
   std::map<uint64_t, QueuedRequest*> sequences_;
-  std::map<ArrivalKey, QueuedRequest*> arrivals_;
-  std::map<DeadlineKey, QueuedRequest*> deadlines_;
+  WaitingOrder arrivals_{WaitingOrder::By::kArrival};
+  WaitingOrder deadlines_{WaitingOrder::By::kDeadline};  ///< those that have one
   uint64_t next_sequence_ = 1;
   uint64_t left_ = 0;
 };
+
+template <typename Use>
+void RequestQueue::visit(const QueueView& view, Use&& use) {
+  if (requests_.empty()) return;
+  QueuedRequest* starved = nullptr;
+  if (bypassed() >= static_cast<uint64_t>(view.bypass_max)) {
+    starved = sequences_.begin()->second;
+    if (!use(*arrivals_.find(glance(*starved)))) return;
+  }
+  std::optional<int32_t> priority;
+  bool goes_on = true;
+  arrivals_.visit_from(std::numeric_limits<int32_t>::max(), [&](Waiting& next) {
+    if (priority != next.priority) {
+      priority = next.priority;
+      deadlines_.visit_from(*priority, [&](Waiting& pressing) {
+        if (pressing.priority != *priority || !pressing.presses(view.pressing_ns)) return false;
+        goes_on = pressing.request == starved || use(pressing);
+        return goes_on;
+      });
+    }
+    if (goes_on && next.request != starved && !next.presses(view.pressing_ns)) goes_on = use(next);
+    return goes_on;
+  });
+}
 
 }  // namespace zp

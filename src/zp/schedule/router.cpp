@@ -136,9 +136,12 @@ std::vector<uint64_t> Router::retire_rank(int32_t rank) {
   }
   if (lanes() == 1 || std::ranges::all_of(ranks_, &Rank::retired)) return recalled;
   for (ScheduleRequest& request : scheduler_of(lane).take_waiting()) {
-    forget(request.id);
-    const SubmitResult result = submit(std::move(request));
-    ZP_CHECK(result == SubmitResult::kAccepted, "a request that waited was refused: {}", static_cast<int>(result));
+    const uint64_t id = request.id;
+    const auto tokens = std::ssize(request.tokens);
+    forget(id);
+    const int32_t heir = assign(tokens);
+    requests_.emplace(id, Held{.lane = heir, .tokens = tokens});
+    scheduler_of(heir).take_over(std::move(request));
   }
   return recalled;
 }

@@ -47,7 +47,8 @@ class Router final {
 
   /// As Scheduler::finish_step(), on any rank.
   std::vector<uint64_t> finish_step(uint64_t step, StepOutcome outcome);
-  /// As Scheduler::retire_rank(). What waits in the rank's own lane is assigned to other ranks, if there is one left.
+  /// As Scheduler::retire_rank(). What waits in the rank's own lane is assigned to other ranks, if there is one left:
+  /// it was accepted, so queue_max does not keep it out.
   std::vector<uint64_t> retire_rank(int32_t rank);
 
   /// Steps planned from now on are measured and filled by this rule.

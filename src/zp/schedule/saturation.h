@@ -8,6 +8,11 @@
 
 namespace zp {
 
+/// What steps are filled to at least, unless somebody says otherwise. On a GPU, whose kernels want many tokens of each
+/// expert, it is halved until memory suffices, down to that of a CPU. Engines and plans have both from here.
+inline constexpr int64_t kGpuStepTokens = 32768;
+inline constexpr int64_t kCpuStepTokens = 4096;
+
 /// Predicted seconds of one layer: each kind of work at its own rate. Additive over requests. Requires positive rates.
 [[nodiscard]] double layer_seconds(const RequestCost& cost, const OperationRates& rates);
 

@@ -30,11 +30,25 @@ SubmitResult Scheduler::submit(ScheduleRequest request) {
   if (static_cast<int64_t>(request.tokens.size()) > config_.max_request_tokens) return SubmitResult::kTooLong;
   if (queue_.find(request.id) != nullptr || in_step_.contains(request.id)) return SubmitResult::kDuplicateId;
   if (queue_.size() >= config_.queue_max) return SubmitResult::kQueueFull;
+  push(std::move(request));
+  return SubmitResult::kAccepted;
+}
+
+void Scheduler::take_over(ScheduleRequest request) {
+  const auto tokens = std::ssize(request.tokens);
+  ZP_CHECK(tokens >= 1 && tokens <= config_.max_request_tokens, "request {} has {} tokens", request.id, tokens);
+  ZP_CHECK(queue_.find(request.id) == nullptr && !in_step_.contains(request.id), "request {} is here", request.id);
+  push(std::move(request));
+}
+
+void Scheduler::push(ScheduleRequest request) {
   auto queued = std::make_unique<QueuedRequest>();
   queued->request = std::move(request);
+  QueuedRequest& waiting = *queued;
   queue_.push(std::move(queued));
+  // The next plan looks at it, and would have to find the blocks of all that came meanwhile.
+  if (queue_.size() <= config_.look_ahead) intern(waiting);
   arrived_since_step_ = true;
-  return SubmitResult::kAccepted;
 }
 
 CancelResult Scheduler::cancel(uint64_t request) {
@@ -62,8 +76,9 @@ std::vector<StepPlan> Scheduler::next_steps(std::span<const int32_t> ranks, Step
     return !retired_[static_cast<size_t>(rank)] && steps_[static_cast<size_t>(rank)].size() < kStepsPerRank;
   };
   if (std::ranges::none_of(ranks, has_room) || queue_.size() == 0) return steps;
-  const std::vector<const QueuedRequest*> window = look_ahead();
-  const BatchPlan batch = plan(window, fill);
+  const std::vector<RankView> views = rank_views(fill);
+  const std::vector<const Waiting*> window = look_ahead(views);
+  const BatchPlan batch = plan(window, views, fill);
   for (const int32_t rank : ranks) {
     if (!has_room(rank)) continue;
     const bool busy = !steps_[static_cast<size_t>(rank)].empty();
@@ -169,27 +184,37 @@ SchedulerStats Scheduler::stats() const {
   return stats;
 }
 
-// The requests that the next plan looks at, with their blocks in the index; those of requests that it no longer looks
-// at (others came first) are forgotten, so that the index stays as small as the window.
-std::vector<const QueuedRequest*> Scheduler::look_ahead() {
-  ++passes_;
-  const std::vector<QueuedRequest*> window =
-      queue_.window({.pressing_ns = pressing_ns(), .look_ahead = config_.look_ahead, .bypass_max = config_.bypass_max});
-  for (QueuedRequest* request : window) {
-    request->looked_at = passes_;
-    if (request->interned) continue;
-    request->path = index_.acquire({.cache_namespace = request->request.cache_namespace,
-                                    .tokens = request->request.tokens,
-                                    .chain = &request->request.chain});
-    request->interned = true;
-  }
-  for (const uint64_t id : interned_) {
-    QueuedRequest* request = queue_.find(id);
-    if (request != nullptr && request->looked_at != passes_) forget_path(*request);
-  }
-  interned_.clear();
-  for (const QueuedRequest* request : window) interned_.push_back(request->request.id);
-  return {window.begin(), window.end()};
+// The requests that the next plan looks at, with their blocks in the index, matched with the open ranks; blocks of
+// requests that it no longer looks at (others came first) are forgotten, so that the index stays as small as the
+// window. All that was looked at and still waits comes before what never was, but for what came meanwhile: what is to
+// be forgotten follows the window closely.
+std::vector<const Waiting*> Scheduler::look_ahead(std::span<const RankView> ranks) {
+  const RankSet open = open_ranks(ranks);
+  const int32_t limit = std::min(config_.look_ahead, queue_.size());
+  std::vector<const Waiting*> window;
+  window.reserve(static_cast<size_t>(limit));
+  queue_.visit({.pressing_ns = pressing_ns(), .look_ahead = limit, .bypass_max = config_.bypass_max},
+               [&](Waiting& waiting) {
+                 if (std::ssize(window) < limit) {
+                   if (!waiting.matched) intern(*waiting.request);
+                   update_match(waiting, index_, open);
+                   window.push_back(&waiting);
+                 } else if (waiting.request->interned) {
+                   forget_path(*waiting.request);
+                   queue_.forget_match(*waiting.request);
+                 }
+                 return std::ssize(window) < limit || interned_ > limit;
+               });
+  return window;
+}
+
+void Scheduler::intern(QueuedRequest& request) {
+  if (request.interned) return;
+  request.path = index_.acquire({.cache_namespace = request.request.cache_namespace,
+                                 .tokens = request.request.tokens,
+                                 .chain = &request.request.chain});
+  request.interned = true;
+  ++interned_;
 }
 
 void Scheduler::forget_path(QueuedRequest& request) {
@@ -197,9 +222,10 @@ void Scheduler::forget_path(QueuedRequest& request) {
   index_.release(request.path);
   request.path.clear();
   request.interned = false;
+  --interned_;
 }
 
-BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window, StepFill fill) const {
+std::vector<RankView> Scheduler::rank_views(StepFill fill) const {
   const int64_t now_ns = clock_.now_ns();
   const size_t steps_max = fill == StepFill::kRest ? 1 : kStepsPerRank;
   std::vector<RankView> ranks;
@@ -222,6 +248,11 @@ BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window, StepFill
     }
     ranks.push_back(view);
   }
+  return ranks;
+}
+
+BatchPlan Scheduler::plan(std::span<const Waiting* const> window, std::span<const RankView> ranks,
+                          StepFill fill) const {
   return plan_batch({.window = window,
                      .more_waiting = queue_.size() > static_cast<int32_t>(window.size()),
                      .more_arrive = arrived_since_step_,
@@ -232,7 +263,7 @@ BatchPlan Scheduler::plan(std::span<const QueuedRequest* const> window, StepFill
                      .config = &config_,
                      .cost = &cost_,
                      .policy = policy_.get(),
-                     .now_ns = now_ns,
+                     .now_ns = clock_.now_ns(),
                      .pressing_ns = pressing_ns()});
 }
 
@@ -332,6 +363,7 @@ int64_t Scheduler::pressing_ns() const { return clock_.now_ns() + config_.deadli
 void Scheduler::check_invariants() const {
   index_.check_invariants();
   queue_.check_invariants();
+  check_waiting();
   size_t in_steps = 0;
   size_t unfinished = 0;
   for (int32_t rank = 0; rank < config_.ranks(); ++rank) {
@@ -360,6 +392,42 @@ void Scheduler::check_invariants() const {
   }
   ZP_CHECK(in_steps == in_step_.size(), "{} requests in steps, {} filed", in_steps, in_step_.size());
   ZP_CHECK(unfinished == rank_of_step_.size(), "{} unfinished steps, {} filed", unfinished, rank_of_step_.size());
+}
+
+// What is kept of requests that wait, against what the index says of each.
+void Scheduler::check_waiting() const {
+  int32_t interned = 0;
+  std::vector<int32_t> resident(static_cast<size_t>(config_.ranks()));
+  queue_.for_each([&](const QueuedRequest& request, std::span<const Waiting* const> entries) {
+    if (request.interned) ++interned;
+    ZP_CHECK(request.interned || request.path.empty(), "request {} has blocks", request.request.id);
+    for (const Waiting* waiting : entries) {
+      if (!waiting->matched) continue;
+      ZP_CHECK(request.interned, "request {} has a match, but no blocks in the index", request.request.id);
+      const PathMatch& match = waiting->match;
+      const auto reusable = std::span(request.path).first(static_cast<size_t>((request.tokens() - 1) / kBlockTokens));
+      const auto blocks = static_cast<size_t>(match.blocks);
+      ZP_CHECK(blocks <= reusable.size(), "request {} matches {} of {} blocks", request.request.id, blocks,
+               reusable.size());
+      ZP_CHECK(match.last == (blocks > 0 ? reusable[blocks - 1] : kNoNode), "request {}: its match ends with node {}",
+               request.request.id, match.last);
+      ZP_CHECK(match.next == (blocks < reusable.size() ? reusable[blocks] : kNoNode),
+               "request {}: node {} comes after its match", request.request.id, match.next);
+      index_.match(reusable, resident);
+      for (int32_t rank = 0; rank < config_.ranks(); ++rank) {
+        RankSet ranks(config_.ranks());
+        ranks.add(rank);
+        const int32_t length = resident[static_cast<size_t>(rank)];
+        ZP_CHECK(index_.holds(match, ranks) == (match.blocks == length), "request {}: {} blocks on rank {}",
+                 request.request.id, length, rank);
+        ZP_CHECK(index_.longest_match(reusable, ranks, match.blocks).blocks == length,
+                 "request {}: {} blocks on rank {}", request.request.id, length, rank);
+      }
+    }
+  });
+  ZP_CHECK(interned == interned_, "{} requests that wait are in the index, {} counted", interned, interned_);
+  ZP_CHECK(interned <= config_.look_ahead, "{} requests that wait are in the index, of {} looked at", interned,
+           config_.look_ahead);
 }
 
 }  // namespace zp

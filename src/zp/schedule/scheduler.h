@@ -49,7 +49,8 @@ struct SchedulerStats {
 /// Steps that a rank may have at once: one running, one staged.
 inline constexpr int32_t kStepsPerRank = 2;
 
-/// Invariants: a request waits in the queue or is in exactly one unfinished step; blocks that an unfinished step reads
+/// Invariants: a request waits in the queue or is in exactly one unfinished step; the blocks of at most look_ahead
+/// waiting requests are in the index; blocks that an unfinished step reads
 /// or makes are pinned; a block is pending exactly while the step that makes it is unfinished. One thread owns a
 /// Scheduler; no call blocks, and none does I/O.
 ///
@@ -65,6 +66,9 @@ class Scheduler final {
   Scheduler& operator=(const Scheduler&) = delete;
 
   [[nodiscard]] SubmitResult submit(ScheduleRequest request);
+  /// Takes over a request that another scheduler of the same limits accepted: it waits here even beyond queue_max.
+  /// Requires an id that no request here has.
+  void take_over(ScheduleRequest request);
   CancelResult cancel(uint64_t request);
 
   /// The next step for `rank`: plans all ranks that have room, so that each request goes where it is best, and hands
@@ -120,14 +124,19 @@ class Scheduler final {
     double load_per_ns = 0;  ///< of its last step that was done; 0: none was
   };
 
-  [[nodiscard]] BatchPlan plan(std::span<const QueuedRequest* const> window, StepFill fill) const;
+  [[nodiscard]] std::vector<RankView> rank_views(StepFill fill) const;
+  [[nodiscard]] BatchPlan plan(std::span<const Waiting* const> window, std::span<const RankView> ranks,
+                               StepFill fill) const;
   [[nodiscard]] StepPlan commit(const PlannedStep& planned);
   SegmentRecord commit_segment(const PlannedSegment& planned, int32_t pinned, int32_t rank, StepPlan& step);
-  std::vector<const QueuedRequest*> look_ahead();
+  void push(ScheduleRequest request);
+  std::vector<const Waiting*> look_ahead(std::span<const RankView> ranks);
+  void intern(QueuedRequest& request);
   void forget_path(QueuedRequest& request);
   void unwind(int32_t rank, StepRecord& step, StepOutcome outcome);
   void leave(const QueuedRequest& request, StepOutcome outcome);
   [[nodiscard]] int64_t pressing_ns() const;
+  void check_waiting() const;
 
   SchedulerConfig config_;
   CostModel cost_;
@@ -141,9 +150,8 @@ class Scheduler final {
   std::vector<bool> retired_;                             ///< [ranks]
   std::unordered_map<uint64_t, int32_t> rank_of_step_;    ///< unfinished steps
   std::unordered_map<uint64_t, QueuedRequest*> in_step_;  ///< requests in unfinished steps, by id
-  std::vector<uint64_t> interned_;                        ///< waiting requests whose paths are in the index
+  int32_t interned_ = 0;                                  ///< waiting requests whose paths are in the index
   bool arrived_since_step_ = false;                       ///< a request, since the last step was handed out
-  uint64_t passes_ = 0;                                   ///< planning passes so far
   uint64_t next_step_ = 1;
   SchedulerStats counts_;  ///< the parts that only grow
 };

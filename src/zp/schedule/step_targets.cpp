@@ -2,6 +2,8 @@
 #include "zp/schedule/step_targets.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "zp/schedule/node_map.h"
 #include "zp/schedule/rank_fill.h"
@@ -12,23 +14,27 @@ namespace {
 constexpr double kEvenSteps = 2;  // from here on a rank has whole steps to take first
 constexpr double kUsableTokens = 0.9;
 
-struct Waiting {
+struct Backlog {
   double load = 0;
   int64_t tokens = 0;  ///< to be computed
 };
 
 /// What waits, each block that several requests share counted once; counting stops beyond a load of `most`.
-Waiting count_waiting(const PlanInput& input, double most) {
-  Waiting sum;
+Backlog count_waiting(const PlanInput& input, double most) {
+  Backlog sum;
   NodeMap<bool> counted;
-  std::vector<int32_t> resident(input.ranks.size());
-  for (const QueuedRequest* request : input.window) {
-    input.index->match(request->path, resident);
-    const int32_t reusable = RankFill::reusable_max(*request);
-    int32_t blocks = std::min(*std::ranges::max_element(resident), reusable);
+  RankSet all(static_cast<int32_t>(input.ranks.size()));
+  for (int32_t rank = 0; std::cmp_less(rank, input.ranks.size()); ++rank) all.add(rank);
+  for (const Waiting* waiting : input.window) {
+    const QueuedRequest* request = waiting->request;
+    const int32_t reusable = RankFill::reusable_max(request->tokens());
+    const std::span<const NodeId> path = request->path;
+    int32_t blocks =
+        input.index->longest_match(path.first(static_cast<size_t>(reusable)), all, waiting->match.blocks).blocks;
     while (blocks < reusable && counted.find(request->path[static_cast<size_t>(blocks)]) != nullptr) ++blocks;
-    for (size_t i = static_cast<size_t>(blocks); i < request->path.size(); ++i)
-      (void)counted.insert(request->path[i], true);
+    // Who has a block has all before it: from the first that no other request has on, nobody will ask.
+    for (size_t i = static_cast<size_t>(blocks); i < path.size() && input.index->tree().references(path[i]) > 1; ++i)
+      (void)counted.insert(path[i], true);
     const int64_t prefix = int64_t{blocks} * kBlockTokens;
     const RequestCost cost = input.cost->cost({.prefix = prefix, .suffix = request->tokens() - prefix});
     sum.load += input.config->load.load(cost);
@@ -38,7 +44,31 @@ Waiting count_waiting(const PlanInput& input, double most) {
   return sum;
 }
 
-/// The level at which `waiting` poured over what ranks have comes to rest.
+/// The window has more work than this, by the blocks in it that no rank has, each alone.
+bool surely_beyond(const PlanInput& input, double most) {
+  constexpr double kRounding = 1.001;
+  const double block = input.config->load.load(input.cost->cost({.prefix = 0, .suffix = kBlockTokens}));
+  return block * input.index->tree().unheld() > kRounding * most;
+}
+
+/// No request of the window has more.
+double load_max(const PlanInput& input) {
+  int64_t tokens = 0;
+  for (const Waiting* waiting : input.window) tokens = std::max<int64_t>(tokens, waiting->tokens);
+  return input.config->load.load(input.cost->cost({.prefix = 0, .suffix = tokens}));
+}
+
+/// More waiting work than this leaves every rank whole steps, whoever is ahead, and makes no request long.
+double countable(const PlanInput& input, std::span<const double> ahead) {
+  const double level = std::max(*std::ranges::max_element(ahead) + kEvenSteps * input.config->load.target,
+                                load_max(input) / input.policy->long_share());
+  double sum = 0;
+  for (const double load : ahead) sum += level - load;
+  return sum;
+}
+
+}  // namespace
+
 double even_level(std::vector<double> ahead, double waiting) {
   std::ranges::sort(ahead);
   for (size_t below = 1; below < ahead.size(); ++below) {
@@ -49,18 +79,22 @@ double even_level(std::vector<double> ahead, double waiting) {
   return ahead.back() + waiting / static_cast<double>(ahead.size());
 }
 
-}  // namespace
-
-std::vector<double> step_targets(const PlanInput& input) {
+std::vector<StepTarget> step_targets(const PlanInput& input) {
   const LoadRule& rule = input.config->load;
-  std::vector<double> targets(input.ranks.size(), rule.target);
+  std::vector<StepTarget> targets(input.ranks.size(), {.load = rule.target});
+  const auto live = std::ranges::count_if(input.ranks, [](const RankView& rank) { return !rank.retired; });
+  for (size_t r = 0; r < targets.size(); ++r) {
+    const RankView& rank = input.ranks[r];
+    const bool has_long_to_do = rank.unfinished_step && rank.load_ahead > kEvenSteps * rule.target;
+    if (input.more_arrive && live > 1 && has_long_to_do) targets[r].load = 0;
+  }
   std::vector<double> ahead;
   for (const RankView& rank : input.ranks)
     if (!rank.retired) ahead.push_back(rank.load_ahead);
-  // More than this leaves every rank whole steps, whoever is ahead.
-  const double most = kEvenSteps * rule.target * static_cast<double>(ahead.size());
   if (!input.config->even_last_steps || input.more_waiting || ahead.empty() || input.window.empty()) return targets;
-  const Waiting waiting = count_waiting(input, most);
+  const double most = countable(input, ahead);
+  if (surely_beyond(input, most)) return targets;
+  const Backlog waiting = count_waiting(input, most);
   if (waiting.load > most) return targets;
   const double level = even_level(std::move(ahead), waiting.load);
   // A step may have no more tokens than step_tokens_max, and the last request of it needs room too.
@@ -68,12 +102,15 @@ std::vector<double> step_targets(const PlanInput& input) {
                          static_cast<double>(waiting.tokens);
   for (size_t r = 0; r < targets.size(); ++r) {
     const RankView& rank = input.ranks[r];
-    if (rank.unfinished_step && input.more_arrive) continue;
+    if (rank.retired || (rank.unfinished_step && input.more_arrive)) continue;
     const double left = level - rank.load_ahead;
-    if (left >= rule.target && left < kEvenSteps * rule.target) {
-      targets[r] = left <= largest ? left : std::max(left / kEvenSteps, rule.floor);
-    } else if (left > 0 && left < rule.target && (left >= rule.floor || !rank.unfinished_step)) {
-      targets[r] = std::max(left, rule.floor);
+    targets[r].left = left;
+    if (left >= kEvenSteps * rule.target) continue;
+    if (left >= rule.target) {
+      targets[r].load = left <= largest ? left : std::max(left / kEvenSteps, rule.floor);
+    } else {
+      const bool waits = rank.unfinished_step && (left <= 0 || left < rule.floor);
+      targets[r].load = waits ? 0 : std::max(left, rule.floor);
     }
   }
   return targets;

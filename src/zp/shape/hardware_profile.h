@@ -29,7 +29,7 @@ struct HardwareProfile {
   double peak_fp8 = 0;          ///< likewise; 0: it has no fp8
   OperationRates achieved_bf16{};
   double achieved_fp8_expert = 0;     ///< FLOP/s of grouped products of fp8 experts
-  int64_t efficient_step_tokens = 0;  ///< from here on kernels run at about the achieved rates
+  int64_t efficient_step_tokens = 0;  ///< from here on kernels run at about the achieved rates; of simulated steps
 };
 
 /// All contradictions found ("peer_bandwidth is -1; it must not be negative"); empty when there are none.

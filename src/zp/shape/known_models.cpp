@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 
+#include "zp/base/folder.h"
+
 namespace zp {
 namespace {
 
@@ -126,6 +128,15 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
+// "NAME" of "NAME" and of "ORGANISATION/NAME"; empty if it is neither.
+std::string_view without_organisation(std::string_view name) {
+  if (name.starts_with('.') || name.starts_with('/') || name.starts_with('~')) return {};
+  const size_t slash = name.find('/');
+  if (slash == std::string_view::npos) return name;
+  const std::string_view rest = name.substr(slash + 1);
+  return rest.find('/') == std::string_view::npos ? rest : std::string_view{};
+}
+
 }  // namespace
 
 std::span<const KnownModel> known_models() {
@@ -144,11 +155,14 @@ std::span<const KnownModel> known_models() {
 }
 
 const KnownModel* find_known_model(std::string_view name) {
-  const std::string wanted =
-      lower_case(name.substr(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1));
+  const std::string wanted = lower_case(without_organisation(name));
   for (const KnownModel& model : known_models())
     if (lower_case(model.name) == wanted) return &model;
   return nullptr;
+}
+
+const KnownModel* known_by_name(const std::string& name) {
+  return has_entry(name, "config.json") ? nullptr : find_known_model(name);
 }
 
 std::string known_model_names() {

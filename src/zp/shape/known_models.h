@@ -19,9 +19,11 @@ struct KnownModel {
 
 /// In order of names. Immutable; thread-safe.
 [[nodiscard]] std::span<const KnownModel> known_models();
-/// Upper and lower case are one, and so are a name with and without its organisation ("Qwen/Qwen3-30B-A3B"). Null if
-/// there is no such model.
+/// By its name, or by that of a hub with the organisation ("Qwen/Qwen3-30B-A3B"); upper and lower case are one. Null if
+/// there is no such model, and for all that can only be a path: "./Qwen3-30B-A3B", "Qwen3-30B-A3B/". Looks at no files.
 [[nodiscard]] const KnownModel* find_known_model(std::string_view name);
+/// The same where a folder may be named as well: null if NAME is one with a config.json, which goes first.
+[[nodiscard]] const KnownModel* known_by_name(const std::string& name);
 /// "DeepSeek-V3, GLM-4.5, ...".
 [[nodiscard]] std::string known_model_names();
 

@@ -32,7 +32,8 @@ ExpertSpread spread_experts(const ModelShape& shape, const SpreadSpec& spec) {
                       .rank_experts = experts * moe,
                       .remote = std::vector<int32_t>(static_cast<size_t>(shape.layers), 0),
                       .host_by_layer = std::vector<int32_t>(static_cast<size_t>(shape.layers), 0)};
-  if (moe == 0 || static_cast<uint64_t>(experts * moe * spec.expert_bytes) <= spec.resident_bytes) return spread;
+  // The first MoE layer, which every rank holds, may be the only one.
+  if (moe <= 1 || static_cast<uint64_t>(experts * moe * spec.expert_bytes) <= spec.resident_bytes) return spread;
   const auto rank_room = static_cast<int64_t>(spec.rank_bytes / static_cast<uint64_t>(spec.expert_bytes));
   ZP_CHECK(rank_room >= experts, "a rank has room for {} experts, fewer than the {} of one layer", rank_room, experts);
 

@@ -23,7 +23,7 @@ struct SpreadSpec {
   int32_t ranks = 1;
   int64_t expert_bytes = 0;     ///< of one expert
   uint64_t rank_bytes = 0;      ///< what a rank can hold of experts, when some must move: slots are not of it
-  uint64_t resident_bytes = 0;  ///< what it could hold if none moved; at least rank_bytes
+  uint64_t resident_bytes = 0;  ///< what it could hold if none moved; 0: some are to move
 };
 
 /// Experts by place. Every rank holds the first MoE layer whole; what else fits lies evenly over the other layers.
@@ -42,8 +42,8 @@ struct ExpertSpread {
   [[nodiscard]] int32_t streamed_layers() const noexcept;
 };
 
-/// Resident if that fits into resident_bytes, else as much as possible in ranks and the rest in host memory. Requires
-/// that rank_bytes hold one layer (first_layer_bytes()).
+/// Resident if that fits into resident_bytes or there is no MoE layer but the first, else as much as possible in ranks
+/// and the rest in host memory. Requires that rank_bytes hold one layer.
 [[nodiscard]] ExpertSpread spread_experts(const ModelShape& shape, const SpreadSpec& spec);
 
 /// One direction's bytes a second, of each rank.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/base/mapped_file.h"
 
 namespace zp {
@@ -59,14 +60,14 @@ class DistributionReader final {
   }
   void expect(char wanted) {
     if (!accept(wanted))
-      fail(ErrorCode::kCorrupt, "{}: '{}' is expected before '{}'", where_, wanted, rest_.substr(0, 20));
+      fail(ErrorCode::kCorrupt, "{}: '{}' is expected before {}", where_, wanted, quote_excerpt(rest_));
   }
   template <typename Number>
   Number value(const char* what) {
     skip_spaces();
     Number number{};
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
-    if (error != std::errc()) fail(ErrorCode::kCorrupt, "{}: '{}' is not {}", where_, rest_.substr(0, 20), what);
+    if (error != std::errc()) fail(ErrorCode::kCorrupt, "{}: {} is not {}", where_, quote_excerpt(rest_), what);
     rest_.remove_prefix(static_cast<size_t>(end - rest_.data()));
     return number;
   }
@@ -97,7 +98,7 @@ Workload read_servegen(const std::filesystem::path& path) {
   Workload workload{.name = path.filename().string(), .parts = {path.filename().string()}, .requests = {}};
   uint64_t number = 1;
   for (const auto& [window, value] : windows) {
-    const std::string where = fmt::format("{}: window {}: input_tokens", path.string(), window);
+    const std::string where = fmt::format("{}: window {}: input_tokens", path.string(), quote_excerpt(window));
     std::string_view lengths;
     if (value["input_tokens"].get(lengths)) fail(ErrorCode::kCorrupt, "{} is missing or no string", where);
     const std::vector<Share> shares = DistributionReader(lengths, where).read();

@@ -7,14 +7,18 @@
 #include <algorithm>
 
 #include "zp/base/check.h"
+#include "zp/base/excerpt.h"
+#include "zp/base/math.h"
 
 namespace zp {
 namespace {
 
 FleetSpec fleet_spec(const SimulationSpec& spec, const Workload& workload) {
   const double transfer_seconds = spec.step.streamed_layers > 0 ? spec.step.transfer_seconds : 0;
+  // No layer of a step takes less, however few its tokens.
+  const double least_seconds = std::max(transfer_seconds, spec.step.expert_read_seconds);
   FleetSpec fleet{.config = {.pool_blocks = std::vector<int32_t>(static_cast<size_t>(spec.ranks), spec.pool_blocks),
-                             .load = layer_time_load(spec.step.rates, spec.target_seconds, transfer_seconds),
+                             .load = layer_time_load(spec.step.rates, spec.target_seconds, least_seconds),
                              .step_tokens_max = spec.step_tokens_max,
                              .max_request_tokens = std::max<int64_t>(workload.tokens_max(), 1),
                              .look_ahead = spec.look_ahead},
@@ -27,6 +31,22 @@ FleetSpec fleet_spec(const SimulationSpec& spec, const Workload& workload) {
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 constexpr double kSeconds = 1e-9;
+
+LatencyReport latency_report(std::vector<int64_t> latencies_ns) {
+  std::ranges::sort(latencies_ns);
+  const auto count = std::ssize(latencies_ns);
+  const auto within = [&](int64_t percent) {
+    const int64_t rank = ceil_div<int64_t>(percent * count, 100);  // from 1
+    return static_cast<double>(latencies_ns[static_cast<size_t>(rank - 1)]) * kSeconds;
+  };
+  double sum = 0;
+  for (const int64_t latency : latencies_ns) sum += static_cast<double>(latency) * kSeconds;
+  return {.mean = sum / static_cast<double>(count),
+          .p50 = within(50),
+          .p90 = within(90),
+          .p99 = within(99),
+          .max = within(100)};
+}
 
 }  // namespace
 
@@ -62,8 +82,8 @@ double SimulationReport::idle_share() const noexcept {
 std::vector<std::string> validate(const SimulationSpec& spec) {
   std::vector<std::string> problems = validate(spec.shape);
   if (make_policy(spec.policy) == nullptr)
-    problems.push_back(
-        fmt::format("there is no policy '{}'; there are {}", spec.policy, fmt::join(policy_names(), ", ")));
+    problems.push_back(fmt::format("there is no policy {}; there are {}", quote_excerpt(spec.policy),
+                                   fmt::join(policy_names(), ", ")));
   if (spec.ranks < 1 || spec.ranks > kMaxRanks)
     problems.push_back(fmt::format("ranks is {}; it must lie in [1, {}]", spec.ranks, kMaxRanks));
   if (spec.pool_blocks < 0)
@@ -86,7 +106,8 @@ SimulationReport simulate(const SimulationSpec& spec, const Workload& workload) 
   SimulationReport report;
   report.ranks.resize(static_cast<size_t>(spec.ranks));
   int64_t end_ns = 0;
-  double latency = 0;
+  std::vector<int64_t> latencies_ns;
+  latencies_ns.reserve(workload.requests.size());
   const auto count = [&](const FleetStep& step) {
     RankReport& rank = report.ranks[static_cast<size_t>(step.plan.rank)];
     ++rank.steps;
@@ -97,7 +118,7 @@ SimulationReport simulate(const SimulationSpec& spec, const Workload& workload) 
     rank.exposed_seconds += static_cast<double>(step.time.exposed_ns) * kSeconds;
     ++report.filled_by[static_cast<size_t>(step.plan.filled_by)];
     for (const Segment& segment : step.plan.segments)
-      latency += static_cast<double>(step.end_ns - workload.requests[segment.request - 1].arrival_ns) * kSeconds;
+      latencies_ns.push_back(step.end_ns - workload.requests[segment.request - 1].arrival_ns);
     report.steps.push_back({.rank = step.plan.rank,
                             .start_ns = step.start_ns,
                             .end_ns = step.end_ns,
@@ -118,9 +139,9 @@ SimulationReport simulate(const SimulationSpec& spec, const Workload& workload) 
     report.hit_tokens += rank.hit_tokens;
     rank.idle_seconds = std::max(0.0, report.makespan_seconds - rank.compute_seconds - rank.exposed_seconds);
   }
-  report.latency_seconds_mean = latency / static_cast<double>(report.requests);
   ZP_CHECK(report.requests == std::ssize(workload.requests), "{} of {} requests were run", report.requests,
            workload.requests.size());
+  report.latency_seconds = latency_report(std::move(latencies_ns));
   return report;
 }
 

@@ -43,6 +43,17 @@ struct RankReport {
   double idle_seconds = 0;  ///< until the last rank is done
 };
 
+/// Of all requests, from arrival to the end of the request's step; where all arrive at once, until then since the
+/// start. Percentiles are by nearest rank: p90 is the least latency that no fewer than 90 % of the requests stay
+/// within.
+struct LatencyReport {
+  double mean = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
 struct SimulationReport {
   int64_t requests = 0;
   int64_t prompt_tokens = 0;
@@ -51,7 +62,7 @@ struct SimulationReport {
   int64_t reusable_tokens = 0;  ///< what an unlimited cache for all would have hit
   int64_t evictions = 0;
   double makespan_seconds = 0;
-  double latency_seconds_mean = 0;  ///< from arrival to the end of the step
+  LatencyReport latency_seconds;
   std::vector<RankReport> ranks;
   std::array<int64_t, 5> filled_by{};  ///< steps by StopReason
   std::vector<StepRecord> steps;       ///< in order of their ends

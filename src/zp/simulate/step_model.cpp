@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "zp/base/error.h"
+
 namespace zp {
 
 RankTimeline::RankTimeline(const StepModel& model)
@@ -27,6 +29,13 @@ StepTime RankTimeline::run(int64_t start_ns, const RequestCost& cost, int64_t re
   const double begin = static_cast<double>(start_ns) * 1e-9;
   const RingTimeline::Step step = ring_.run(begin, 0, layers_, ends);
   const double compute = (outside + experts) * model_.layers + ends;
+  // So that nanoseconds are whole numbers of 64 bits: 285 years.
+  constexpr double kEndSecondsMax = 9e9;
+  if (const double end = begin + compute + step.exposed; !(end <= kEndSecondsMax))
+    fail(ErrorCode::kInvalidArgument,
+         "a step would end after {:.3g} s of simulated time; the limit is {:.3g} s: rates "
+         "or links are too slow",
+         end, kEndSecondsMax);
   return {.compute_ns = std::max<int64_t>(1, std::llround(compute * 1e9)),
           .exposed_ns = std::llround(step.exposed * 1e9)};
 }

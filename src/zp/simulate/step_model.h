@@ -32,7 +32,8 @@ class RankTimeline final {
  public:
   explicit RankTimeline(const StepModel& model);
 
-  /// The next step, from `start_ns`, no earlier than the last one ended. At least 1 ns.
+  /// The next step, from `start_ns`, no earlier than the last one ended. At least 1 ns. Throws kInvalidArgument if it
+  /// ends too late for the clock.
   StepTime run(int64_t start_ns, const RequestCost& cost, int64_t requests);
 
  private:

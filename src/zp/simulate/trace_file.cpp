@@ -4,15 +4,16 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <optional>
 #include <string_view>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/base/mapped_file.h"
 #include "zp/base/math.h"
+#include "zp/base/whole_number.h"
 #include "zp/simulate/random.h"
 #include "zp/simulate/servegen.h"
 
@@ -42,6 +43,9 @@ void check_tokens(const Place& place, int64_t tokens) {
     place.corrupt("a request of {} tokens; the limits are 0 and {}", tokens, kRequestTokensMax);
 }
 
+/// A value as it was written, for a message.
+std::string excerpt(simdjson::dom::element value) { return quote_excerpt(simdjson::minify(value)); }
+
 /// Calls `use(place, line)` for each line that is not empty.
 template <typename Use>
 void for_each_line(const std::filesystem::path& path, Use&& use) {
@@ -57,10 +61,9 @@ void for_each_line(const std::filesystem::path& path, Use&& use) {
 }
 
 int64_t integer(const Place& place, std::string_view text, std::string_view what) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) place.corrupt("{} is '{}', not a number", what, text);
-  return value;
+  const auto value = to_whole_number<int64_t>(text);
+  if (!value) place.corrupt("{} is {}, not a number", what, quote_excerpt(text));
+  return *value;
 }
 
 class JsonLines final {
@@ -74,6 +77,7 @@ class JsonLines final {
         place.corrupt("not a JSON object: {}", error ? simdjson::error_message(error) : "something else");
       simdjson::dom::array ids;
       std::string_view input;
+      workload_.timed = true;
       if (!row["hash_ids"].get(ids))
         add_blocks(place, row, ids);
       else if (!row["input"].get(input))
@@ -86,7 +90,9 @@ class JsonLines final {
  private:
   static int64_t number(const Place& place, simdjson::dom::element row, const char* key, int64_t largest) {
     int64_t value = 0;
-    if (row[key].get(value)) place.corrupt("{} is missing or no whole number", key);
+    simdjson::dom::element given;
+    if (row[key].get(given)) place.corrupt("{} is missing", key);
+    if (given.get(value)) place.corrupt("{} is {}; it must be a whole number in [0, {}]", key, excerpt(given), largest);
     if (value < 0 || value > largest) place.corrupt("{} is {}; it must lie in [0, {}]", key, value, largest);
     return value;
   }
@@ -102,7 +108,8 @@ class JsonLines final {
     int64_t left = tokens;
     for (const simdjson::dom::element id : ids) {
       uint64_t text = 0;
-      if (id.get(text)) place.corrupt("a hash id is no whole number");
+      if (id.get(text))
+        place.corrupt("one of hash_ids is {}; it must be a whole number in [0, {}]", excerpt(id), UINT64_MAX);
       const int64_t count = std::min(left, kMooncakeBlockTokens);
       request.pieces.push_back({.text = text, .offset = 0, .count = static_cast<int32_t>(count)});
       left -= count;
@@ -128,7 +135,7 @@ class JsonLines final {
 
 // "2023-11-16 18:15:46.6805900": nanoseconds since 1970 began.
 int64_t timestamp_ns(const Place& place, std::string_view text) {
-  const auto bad = [&] { place.corrupt("TIMESTAMP is '{}', not like 2023-11-16 18:15:46.6805900", text); };
+  const auto bad = [&] { place.corrupt("TIMESTAMP is {}, not like 2023-11-16 18:15:46.6805900", quote_excerpt(text)); };
   if (text.size() < 19 || text[4] != '-' || text[7] != '-' || text[10] != ' ' || text[13] != ':' || text[16] != ':')
     bad();
   const auto part = [&](size_t at, size_t size, std::string_view what) {
@@ -144,7 +151,8 @@ int64_t timestamp_ns(const Place& place, std::string_view text) {
   if (!date.ok() || !within(hour, 23) || !within(minute, 59) || !within(second, 60)) bad();
   const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
   if (days < 0 || days >= kTimestampNsMax / kDayNs)
-    place.corrupt("TIMESTAMP is '{}'; it must lie in the {} days from 1970 on", text, kTimestampNsMax / kDayNs);
+    place.corrupt("TIMESTAMP is {}; it must lie in the {} days from 1970 on", quote_excerpt(text),
+                  kTimestampNsMax / kDayNs);
   int64_t ns = 0;
   if (text.size() > 19) {
     const std::string_view digits = text.substr(20);
@@ -164,7 +172,8 @@ void read_lengths(const std::filesystem::path& path, Workload& workload) {
     if (form == Form::kUnknown) {
       if (line.starts_with("TIMESTAMP,ContextTokens")) form = Form::kAzure;
       if (line.starts_with("num_prefill_tokens")) form = Form::kLengths;
-      if (form == Form::kUnknown) place.corrupt("the columns '{}' are of no known trace", line.substr(0, 80));
+      workload.timed = form == Form::kAzure;
+      if (form == Form::kUnknown) place.corrupt("the columns {} are of no known trace", quote_excerpt(line));
       return;
     }
     std::string_view count = line.substr(0, line.find(','));

@@ -98,13 +98,14 @@ Workload take_share(const Workload& workload, double share) {
     }
   }
   std::ranges::sort(taken);
-  Workload some{.name = workload.name, .parts = workload.parts, .requests = {}};
+  Workload some{.name = workload.name, .parts = workload.parts, .requests = {}, .timed = workload.timed};
   for (const size_t index : taken) some.requests.push_back(workload.requests[index]);
   return some;
 }
 
 void arrive_at_once(Workload& workload) {
   for (WorkRequest& request : workload.requests) request.arrival_ns = 0;
+  workload.timed = false;
 }
 
 int64_t reusable_tokens(const Workload& workload) {

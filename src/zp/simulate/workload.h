@@ -28,6 +28,7 @@ struct Workload {
   std::string name;
   std::vector<std::string> parts;     ///< what it is made of ("MMLU"); at least one
   std::vector<WorkRequest> requests;  ///< in order of arrival
+  bool timed = false;                 ///< they have times of their own; else all arrive at time 0
 
   [[nodiscard]] int64_t tokens() const noexcept;
   [[nodiscard]] int64_t tokens_max() const noexcept;  ///< of one request

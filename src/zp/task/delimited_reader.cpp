@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "zp/base/excerpt.h"
 #include "zp/task/text_check.h"
 
 namespace zp {

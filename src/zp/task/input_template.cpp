@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "zp/base/excerpt.h"
 #include "zp/task/text_check.h"
 
 namespace zp {
@@ -57,18 +58,26 @@ InputTemplate InputTemplate::parse(std::string_view text) {
 std::optional<RowError> InputTemplate::render(const Row& row, std::string& out) const {
   const std::size_t size_before = out.size();
   std::string missing;
+  std::string null;
   for (const Part& part : parts_) {
     if (!part.is_column) {
       out += part.text;
     } else if (const std::string* value = row.find(part.text)) {
       out += *value;
     } else {
-      if (!missing.empty()) missing += ", ";
-      missing += quote_excerpt(part.text);
+      std::string& names = row.is_null(part.text) ? null : missing;
+      if (!names.empty()) names += ", ";
+      names += quote_excerpt(part.text);
     }
   }
-  if (missing.empty()) return std::nullopt;
+  if (missing.empty() && null.empty()) return std::nullopt;
   out.resize(size_before);
+  if (missing.empty()) {
+    return RowError{.code = ErrorCode::kNotFound,
+                    .message = fmt::format("line {}: the input template uses {}, null in this row; a value must be a "
+                                           "string (\"\" for no text), a number, true, false, an array or an object",
+                                           row.line, null)};
+  }
   return RowError{.code = ErrorCode::kNotFound,
                   .message = fmt::format("line {}: the input template uses {}, but the row's columns are: {}", row.line,
                                          missing, describe_columns(row))};

@@ -24,8 +24,8 @@ class InputTemplate final {
   /// named and there is at least one: without one every row would be the same question.
   [[nodiscard]] static InputTemplate parse(std::string_view text);
 
-  /// Appends the rendered text to `out`. If the row lacks columns: an error that names them and the row's columns,
-  /// and `out` as it was.
+  /// Appends the rendered text to `out`. If the row lacks columns, or they are null: an error that names them and the
+  /// row's columns, or what values there are, and `out` as it was.
   [[nodiscard]] std::optional<RowError> render(const Row& row, std::string& out) const;
 
  private:

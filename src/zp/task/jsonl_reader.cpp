@@ -9,16 +9,17 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/task/json_text.h"
 #include "zp/task/text_check.h"
 
 namespace zp {
 
-/// Fills the columns of a row. simdjson's on-demand parser checks only what is visited, so every value is visited.
+/// Fills a row's columns. simdjson's on-demand parser checks only what is visited, so every value is visited.
 class JsonlReader::ObjectParser final {
  public:
   /// Throws Error kInvalidArgument with what is wrong. `text` gains capacity, which simdjson reads past the end.
-  void parse(std::string& text, std::vector<std::pair<std::string, std::string>>& columns) {
+  void parse(std::string& text, Row& row) {
     text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
     try {
       auto document = parser_.iterate(simdjson::padded_string_view(text.data(), text.size(), text.capacity())).value();
@@ -34,9 +35,14 @@ class JsonlReader::ObjectParser final {
         if (names.size() > kMaxColumns) {
           fail(ErrorCode::kInvalidArgument, "has more columns than the limit of {}", kMaxColumns);
         }
-        std::string value;
-        append_value(field.value(), 0, value);
-        columns.emplace_back(std::move(name), std::move(value));
+        Value value = field.value();
+        if (is_null(value)) {
+          row.nulls.push_back(std::move(name));
+          continue;
+        }
+        std::string value_text;
+        append_value(value, 0, value_text);
+        row.columns.emplace_back(std::move(name), std::move(value_text));
       }
       if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
         fail(ErrorCode::kInvalidArgument, "has text after the JSON object");
@@ -50,7 +56,11 @@ class JsonlReader::ObjectParser final {
   using Type = simdjson::ondemand::json_type;
   static constexpr int kMaxDepth = 64;
 
-  /// `depth` 0 is a column's value, where a string is bare and null is nothing; deeper, all is compact JSON.
+  static bool is_null(Value& value) {
+    return value.type().value() == Type::null && strip_whitespace(value.raw_json_token()) == "null";
+  }
+
+  /// `depth` 0 is a column's value, where a string is bare; deeper, all is compact JSON.
   void append_value(Value value, int depth, std::string& out) {
     switch (value.type().value()) {
       case Type::object: return append_object(value.get_object().value(), depth + 1, out);
@@ -66,12 +76,11 @@ class JsonlReader::ObjectParser final {
       }
       case Type::number:
       case Type::boolean:
-      case Type::null: return append_token(strip_whitespace(value.raw_json_token()), depth, out);
+      case Type::null: return append_token(strip_whitespace(value.raw_json_token()), out);
     }
   }
 
-  static void append_token(std::string_view token, int depth, std::string& out) {
-    if (token == "null" && depth == 0) return;
+  static void append_token(std::string_view token, std::string& out) {
     if (token != "true" && token != "false" && token != "null" && !is_json_number(token)) {
       fail(ErrorCode::kInvalidArgument, "is not valid JSON: {} is no value", quote_excerpt(token));
     }
@@ -127,6 +136,7 @@ std::optional<Row> JsonlReader::next() {
   row.index = row_count_++;
   const auto refuse = [&row](std::string_view what) {
     row.columns.clear();
+    row.nulls.clear();
     row.error =
         RowError{.code = ErrorCode::kInvalidArgument, .message = fmt::format("line {}: the row {}", row.line, what)};
   };
@@ -136,7 +146,7 @@ std::optional<Row> JsonlReader::next() {
     refuse(fmt::format("is not UTF-8 at its byte {}", *offset));
   } else {
     try {
-      parser_->parse(text_, row.columns);
+      parser_->parse(text_, row);
     } catch (const Error& error) {
       refuse(error.what());
     }

@@ -109,15 +109,4 @@ void OutputFile::close() {
   if (::close(descriptor_) != 0) fail(ErrorCode::kIo, "cannot finish writing {}: {}", path_, errno_text(errno));
 }
 
-void require_different_files(const std::string& input_path, const std::string& output_path) {
-  if (input_path == "-" || output_path == "-") return;
-  struct stat input {};
-  struct stat output {};
-  if (::stat(input_path.c_str(), &input) != 0 || ::stat(output_path.c_str(), &output) != 0) return;
-  if (S_ISREG(input.st_mode) && input.st_dev == output.st_dev && input.st_ino == output.st_ino) {
-    fail(ErrorCode::kInvalidArgument, "the output {} is the same file as the input {}, which writing would destroy",
-         output_path, input_path);
-  }
-}
-
 }  // namespace zp

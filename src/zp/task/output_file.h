@@ -36,8 +36,4 @@ class OutputFile final {
   int64_t whole_lines_bytes_ = 0;
 };
 
-/// Throws Error kInvalidArgument if both paths are the same file, which opening the output would empty before it is
-/// read. "-" and paths that do not exist are never the same.
-void require_different_files(const std::string& input_path, const std::string& output_path);
-
 }  // namespace zp

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "zp/base/check.h"
+#include "zp/base/excerpt.h"
 #include "zp/task/text_check.h"
 
 namespace zp {

@@ -39,8 +39,9 @@ class PromptRenderer final {
   /// `labels` are choose_labels' for this spec: one a choice.
   PromptRenderer(TaskSpec spec, std::vector<std::string> labels);
 
-  /// The row's context, id and label. A row that has an error, lacks a column that the task uses, or has a label that
-  /// is none of the choices gets an error naming these; an empty label, or none, means not labelled.
+  /// The row's context, id and label. A row that has an error, lacks a column that the task uses (or has null in it),
+  /// or has a label that is none of the choices gets an error naming these; an empty label, null or none means not
+  /// labelled.
   [[nodiscard]] PreparedRow prepare(const Row& row) const;
 
   [[nodiscard]] const TaskSpec& spec() const noexcept { return spec_; }

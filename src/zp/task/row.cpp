@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
-#include "zp/task/text_check.h"
+#include <algorithm>
+
+#include "zp/base/excerpt.h"
 
 namespace zp {
 
@@ -14,15 +16,22 @@ const std::string* Row::find(std::string_view column) const noexcept {
   return nullptr;
 }
 
+bool Row::is_null(std::string_view column) const noexcept {
+  return std::find(nulls.begin(), nulls.end(), column) != nulls.end();
+}
+
 std::string describe_columns(const Row& row) {
   constexpr std::size_t kNamesShown = 20;
-  if (row.columns.empty()) return "none";
+  const std::size_t count = row.columns.size() + row.nulls.size();
+  if (count == 0) return "none";
   std::string names;
-  for (std::size_t i = 0; i < row.columns.size() && i < kNamesShown; ++i) {
+  for (std::size_t i = 0; i < count && i < kNamesShown; ++i) {
     if (i > 0) names += ", ";
-    names += quote_excerpt(row.columns[i].first);
+    const bool has_value = i < row.columns.size();
+    names += quote_excerpt(has_value ? row.columns[i].first : row.nulls[i - row.columns.size()]);
+    if (!has_value) names += " (null)";
   }
-  if (row.columns.size() > kNamesShown) names += fmt::format(" and {} more", row.columns.size() - kNamesShown);
+  if (count > kNamesShown) names += fmt::format(" and {} more", count - kNamesShown);
   return names;
 }
 

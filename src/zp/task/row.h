@@ -22,19 +22,22 @@ struct RowError {
 /// distinct.
 ///
 /// Values are text, whatever the format was. From JSON lines: a string is itself, a number is the digits as written
-/// (1.0 stays "1.0"), true and false are themselves, null is the empty text (as an absent value is in CSV), and an
-/// object or array is compact JSON (no spaces, strings escaped minimally, numbers as written).
+/// (1.0 stays "1.0"), true and false are themselves, and an object or array is compact JSON (no spaces, strings escaped
+/// minimally, numbers as written). A column that is null has no value: for all uses the row lacks it, but messages say
+/// that it is null. (An empty field of CSV is the empty text.)
 struct Row {
   int64_t index = 0;                                         ///< 0-based, counts every row, the bad ones too.
   int64_t line = 0;                                          ///< 1-based line on which the row starts.
   std::vector<std::pair<std::string, std::string>> columns;  ///< In the order of the file.
+  std::vector<std::string> nulls{};                          ///< Names of the columns that are null, in this order too.
   std::optional<RowError> error;
 
   /// The value of a column, or nullptr. Valid while the row is.
   [[nodiscard]] const std::string* find(std::string_view column) const noexcept;
+  [[nodiscard]] bool is_null(std::string_view column) const noexcept;
 };
 
-/// The row's column names for a message: quoted, separated by commas, at most 20 of them.
+/// The row's column names for a message: quoted, separated by commas, at most 20 of them, those that are null last.
 [[nodiscard]] std::string describe_columns(const Row& row);
 
 }  // namespace zp

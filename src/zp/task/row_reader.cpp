@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/task/csv_scanner.h"
 #include "zp/task/delimited_reader.h"
 #include "zp/task/jsonl_reader.h"
@@ -33,8 +34,8 @@ std::unique_ptr<RowReader> open_rows(const std::string& path, const RowReaderOpt
   if (extension == ".tsv") format = RowFormat::kTsv;
   if (!format) {
     fail(ErrorCode::kInvalidArgument,
-         "{} has the extension '{}'; rows are read from .jsonl, .csv and .tsv files, or from - as JSON lines", path,
-         extension);
+         "{} has the extension {}; rows are read from .jsonl, .csv and .tsv files, or from - as JSON lines", path,
+         quote_excerpt(extension));
   }
   return make_row_reader(*format, open_file_source(path), options);
 }

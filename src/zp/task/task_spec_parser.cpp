@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 
+#include "zp/base/excerpt.h"
 #include "zp/task/task_spec.h"
 #include "zp/task/text_check.h"
 #include "zp/task/text_source.h"

@@ -1,4 +1,4 @@
-// Is this text valid UTF-8, and how is a piece of it shown in a message?
+// Is this text valid UTF-8, and what is it without the whitespace around it?
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,5 @@ namespace zp {
 
 /// The text with A to Z as a to z; other bytes unchanged.
 [[nodiscard]] std::string ascii_lower(std::string_view text);
-
-/// The text in single quotes for a message: control characters and invalid bytes as '?', cut after 60 bytes.
-[[nodiscard]] std::string quote_excerpt(std::string_view text);
 
 }  // namespace zp

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/tokenizer/regex_translate.h"
 #include "zp/tokenizer/unicode_data.h"
 #include "zp/tokenizer/utf8.h"
@@ -75,21 +76,22 @@ void AddedTokens::add(const JsonView& json, const Vocabulary& vocabulary, const 
   const int32_t next_id = std::max(id_end_, vocabulary.count());
   const int32_t expected = vocabulary.id_of(token.content).value_or(next_id);
   if (ids_.contains(token.content)) {
-    fail(ErrorCode::kCorrupt, "{} is \"{}\", which was added before", json.where(), token.content);
+    fail(ErrorCode::kCorrupt, "{} is {}, which was added before", json.where(), quote_excerpt(token.content));
   }
   if (id != expected) {
-    fail(ErrorCode::kCorrupt, "{} \"{}\" has id {}, but its place among vocabulary and added tokens gives it {}",
-         json.where(), token.content, id, expected);
+    fail(ErrorCode::kCorrupt, "{} {} has id {}, but its place among vocabulary and added tokens gives it {}",
+         json.where(), quote_excerpt(token.content), id, expected);
   }
   const std::string* other = vocabulary.token_of(id);
   if (tokens_.contains(id) || (other != nullptr && *other != token.content)) {
-    fail(ErrorCode::kCorrupt, "{} \"{}\" has id {}, which is another token's", json.where(), token.content, id);
+    fail(ErrorCode::kCorrupt, "{} {} has id {}, which is another token's", json.where(), quote_excerpt(token.content),
+         id);
   }
   RegexScratch scratch;
   std::string buffer;
   token.matched = token.normalized ? std::string(normalizer.apply(token.content, buffer, scratch)) : token.content;
   if (token.matched.empty()) {
-    fail(ErrorCode::kCorrupt, "{} \"{}\" is nothing once normalized", json.where(), token.content);
+    fail(ErrorCode::kCorrupt, "{} {} is nothing once normalized", json.where(), quote_excerpt(token.content));
   }
   if (token.special) special_.insert(token.content);
   ids_.emplace(token.content, id);
@@ -103,7 +105,7 @@ void AddedTokens::build_matchers(const std::string& where) {
   std::unordered_set<std::string> seen;
   for (const auto& [id, token] : tokens_) {
     if (token.normalized && !seen.insert(token.matched).second) {
-      fail(ErrorCode::kCorrupt, "{} holds two tokens that are \"{}\" once normalized", where, token.matched);
+      fail(ErrorCode::kCorrupt, "{} holds two tokens that are {} once normalized", where, quote_excerpt(token.matched));
     }
     (token.normalized ? normalized : raw).emplace_back(token.matched, id);
     if (token.single_word && word_character_ == nullptr) word_character_ = compile_word_character();

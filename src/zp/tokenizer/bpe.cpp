@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/tokenizer/merge_symbols.h"
 
 namespace zp::tokenizer {
@@ -15,7 +16,7 @@ constexpr std::size_t kCacheSlots = 1 << 15;  // 4 MiB
 void require_no_affix(const JsonView& json, std::string_view key) {
   const std::optional<JsonView> affix = json.find(key);
   if (affix && !affix->string().empty()) {
-    fail(ErrorCode::kUnsupported, "{} is \"{}\", which is not supported", affix->where(), affix->string());
+    fail(ErrorCode::kUnsupported, "{} is {}, which is not supported", affix->where(), quote_excerpt(affix->string()));
   }
 }
 
@@ -37,7 +38,8 @@ Bpe Bpe::parse(const JsonView& json, const ByteAlphabet& alphabet) {
   // Files from before model types existed hold a BPE model without saying so.
   const std::optional<JsonView> type = json.find("type");
   if (type && type->string() != "BPE") {
-    fail(ErrorCode::kUnsupported, "{} is \"{}\", and only \"BPE\" is supported", type->where(), type->string());
+    fail(ErrorCode::kUnsupported, "{} is {}, and only \"BPE\" is supported", type->where(),
+         quote_excerpt(type->string()));
   }
   const JsonView merges = json.at("merges");
   Bpe bpe(Vocabulary::parse(json.at("vocab")), merges.array().size());
@@ -61,7 +63,8 @@ void Bpe::read_options(const JsonView& json) {
   ignore_merges_ = json.flag("ignore_merges", false);
   if (const std::optional<JsonView> unknown = json.find("unk_token")) {
     const std::optional<int32_t> id = vocabulary_->id_of(unknown->string());
-    if (!id) fail(ErrorCode::kCorrupt, "{} \"{}\" is not in the vocabulary", unknown->where(), unknown->string());
+    if (!id)
+      fail(ErrorCode::kCorrupt, "{} {} is not in the vocabulary", unknown->where(), quote_excerpt(unknown->string()));
     unknown_id_ = *id;
   }
 }
@@ -77,7 +80,8 @@ void Bpe::read_merges(const JsonView& json) {
       if (line.starts_with("#version")) continue;
       const std::size_t space = line.find(' ');
       if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos) {
-        fail(ErrorCode::kCorrupt, "{}[{}] is \"{}\", not two tokens with a space between", json.where(), rank, line);
+        fail(ErrorCode::kCorrupt, "{}[{}] is {}, not two tokens with a space between", json.where(), rank,
+             quote_excerpt(line));
       }
       left = line.substr(0, space);
       right = line.substr(space + 1);
@@ -93,7 +97,9 @@ void Bpe::read_merges(const JsonView& json) {
 void Bpe::add_merge(std::string_view left, std::string_view right, uint32_t rank, const std::string& where) {
   const auto id_of = [&](std::string_view token) {
     const std::optional<int32_t> id = vocabulary_->id_of(token);
-    if (!id) fail(ErrorCode::kCorrupt, "{}[{}] needs the token \"{}\", which the vocabulary lacks", where, rank, token);
+    if (!id)
+      fail(ErrorCode::kCorrupt, "{}[{}] needs the token {}, which the vocabulary lacks", where, rank,
+           quote_excerpt(token));
     return *id;
   };
   const int32_t left_id = id_of(left);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/tokenizer/utf8.h"
 
 namespace zp::tokenizer {
@@ -53,7 +54,7 @@ void Decoder::add(const JsonView& json, int depth) {
     json.allow_only({"type", "decoders"});
     for (const JsonView& inner : json.at("decoders").elements()) add(inner, depth + 1);
   } else {
-    fail(ErrorCode::kUnsupported, "{} is of type \"{}\", which is not supported", json.where(), type);
+    fail(ErrorCode::kUnsupported, "{} is of type {}, which is not supported", json.where(), quote_excerpt(type));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 
 namespace zp::tokenizer {
 namespace {
@@ -60,10 +61,10 @@ void JsonView::allow_only(std::initializer_list<std::string_view> keys) const {
   std::vector<std::string_view> seen;
   for (const auto& field : object()) {
     if (std::find(keys.begin(), keys.end(), field.key) == keys.end()) {
-      fail(ErrorCode::kUnsupported, "{} has the key \"{}\", which is not supported", where_, field.key);
+      fail(ErrorCode::kUnsupported, "{} has the key {}, which is not supported", where_, quote_excerpt(field.key));
     }
     if (std::find(seen.begin(), seen.end(), field.key) != seen.end()) {
-      fail(ErrorCode::kCorrupt, "{} has the key \"{}\" twice", where_, field.key);
+      fail(ErrorCode::kCorrupt, "{} has the key {} twice", where_, quote_excerpt(field.key));
     }
     seen.push_back(field.key);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/tokenizer/pre_tokenizer.h"
 #include "zp/tokenizer/unicode_data.h"
 #include "zp/tokenizer/utf8.h"
@@ -78,7 +79,7 @@ void Normalizer::add(const JsonView& json, int depth) {
     json.allow_only({"type", "normalizers"});
     for (const JsonView& inner : json.at("normalizers").elements()) add(inner, depth + 1);
   } else {
-    fail(ErrorCode::kUnsupported, "{} is of type \"{}\", which is not supported", json.where(), type);
+    fail(ErrorCode::kUnsupported, "{} is of type {}, which is not supported", json.where(), quote_excerpt(type));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 
 namespace zp::tokenizer {
 namespace {
@@ -19,7 +20,8 @@ std::vector<int32_t> parse_template(const JsonView& json) {
   for (const JsonView& piece : json.at("single").elements()) {
     if (const std::optional<JsonView> sequence = piece.find("Sequence")) {
       const std::string_view id = sequence->at("id").string();
-      if (id != "A") fail(ErrorCode::kCorrupt, "{}.id is \"{}\", but one text has only \"A\"", sequence->where(), id);
+      if (id != "A")
+        fail(ErrorCode::kCorrupt, "{}.id is {}, but one text has only \"A\"", sequence->where(), quote_excerpt(id));
       pattern.push_back(kSequence);
       continue;
     }
@@ -66,7 +68,7 @@ void PostProcessor::add(const JsonView& json, int depth) {
     json.allow_only({"type", "processors"});
     for (const JsonView& inner : json.at("processors").elements()) add(inner, depth + 1);
   } else {
-    fail(ErrorCode::kUnsupported, "{} is of type \"{}\", which is not supported", json.where(), type);
+    fail(ErrorCode::kUnsupported, "{} is of type {}, which is not supported", json.where(), quote_excerpt(type));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/tokenizer/regex_translate.h"
 #include "zp/tokenizer/unicode_data.h"
 
@@ -56,7 +57,7 @@ PreTokenizer::Behavior PreTokenizer::parse_behavior(const JsonView& json) {
   if (name == "MergedWithPrevious") return Behavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (name == "Contiguous") return Behavior::kContiguous;
-  fail(ErrorCode::kUnsupported, "{} is \"{}\", which is not supported", json.where(), name);
+  fail(ErrorCode::kUnsupported, "{} is {}, which is not supported", json.where(), quote_excerpt(name));
 }
 
 void PreTokenizer::add(const JsonView& json, int depth) {
@@ -88,7 +89,7 @@ void PreTokenizer::add(const JsonView& json, int depth) {
     step.pattern = compile_class(white_space_members());
     step.behavior = Behavior::kRemoved;
   } else {
-    fail(ErrorCode::kUnsupported, "{} is of type \"{}\", which is not supported", json.where(), type);
+    fail(ErrorCode::kUnsupported, "{} is of type {}, which is not supported", json.where(), quote_excerpt(type));
   }
   steps_.push_back(std::move(step));
 }

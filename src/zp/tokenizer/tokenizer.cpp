@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 #include "zp/tokenizer/added_tokens.h"
 #include "zp/tokenizer/bpe.h"
 #include "zp/tokenizer/byte_alphabet.h"
@@ -111,7 +112,8 @@ std::unique_ptr<Tokenizer> Tokenizer::parse(std::string_view json) {
   root.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
   if (const auto version = root.find("version"); version && version->string() != "1.0") {
-    fail(ErrorCode::kUnsupported, "{} is \"{}\", and only \"1.0\" is supported", version->where(), version->string());
+    fail(ErrorCode::kUnsupported, "{} is {}, and only \"1.0\" is supported", version->where(),
+         quote_excerpt(version->string()));
   }
   require_absent(root, "truncation");
   require_absent(root, "padding");

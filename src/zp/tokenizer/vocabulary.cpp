@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "zp/base/error.h"
+#include "zp/base/excerpt.h"
 
 namespace zp::tokenizer {
 
@@ -22,13 +23,13 @@ Vocabulary Vocabulary::parse(const JsonView& json) {
     const int32_t id = JsonView(field.value, json.where()).token_id();
     const auto index = static_cast<std::size_t>(id);
     if (vocabulary.present_[index]) {
-      fail(ErrorCode::kCorrupt, "{} gives id {} to both \"{}\" and \"{}\"", json.where(), id, vocabulary.tokens_[index],
-           field.key);
+      fail(ErrorCode::kCorrupt, "{} gives id {} to both {} and {}", json.where(), id,
+           quote_excerpt(vocabulary.tokens_[index]), quote_excerpt(field.key));
     }
     vocabulary.tokens_[index] = std::string(field.key);
     vocabulary.present_[index] = true;
     if (!vocabulary.ids_.insert(vocabulary.tokens_[index], id)) {
-      fail(ErrorCode::kCorrupt, "{} has the token \"{}\" twice", json.where(), field.key);
+      fail(ErrorCode::kCorrupt, "{} has the token {} twice", json.where(), quote_excerpt(field.key));
     }
   }
   vocabulary.count_ = static_cast<int32_t>(count);

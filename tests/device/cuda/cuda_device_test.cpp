@@ -1,6 +1,7 @@
 // The CUDA device: memory, copies, order, events and how failures travel. Skips without a GPU.
 #include "zp/device/cuda/cuda_device.h"
 
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -51,7 +52,10 @@ TEST_F(CudaDeviceTest, BuffersAreAlignedAndMemoryIsCounted) {
       const Buffer buffer = device().allocate(size, kind);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % 256, 0U);
       EXPECT_EQ(buffer.size_bytes(), size);
+      const size_t of_kind = kind == MemoryKind::kDevice ? large.size_bytes() + size : size;
+      EXPECT_EQ(device().allocated_bytes(kind), of_kind);
     }
+  EXPECT_EQ(device().allocated_bytes(MemoryKind::kPinnedHost), 0U);
   EXPECT_EQ(device().allocate(0).data(), nullptr);
 }
 
@@ -136,6 +140,37 @@ TEST_F(CudaDeviceTest, TimedEventsAgreeWithTheClock) {
   EXPECT_GE(*begin.reached_ns(), before_ns - kSlackNs);
   EXPECT_LE(*end.reached_ns(), after_ns + kSlackNs);
   EXPECT_FALSE(stream->record().reached_ns());
+}
+
+// Epochs of a millisecond, each followed by one that is not waited for: what was reached when stays what it was,
+// whether events come one after another or the last epoch is long gone.
+TEST_F(CudaDeviceTest, TimesGoOnFromOneEpochToTheNext) {
+  constexpr int64_t kEpochNs = 1'000'000;
+  const auto events = std::make_shared<cuda::EventPool>(0, kEpochNs);
+  cuda::CudaStream stream(0, events);
+  const SteadyClock clock;
+  const auto first_epoch = events->epoch();
+  int64_t last_ns = 0;
+  int32_t epochs = 0;
+  auto epoch = first_epoch;
+  const int64_t begin_ns = clock.now_ns();
+  for (int64_t round = 0; clock.now_ns() - begin_ns < 100 * kEpochNs; ++round) {
+    if (round % 64 == 63) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const int64_t before_ns = clock.now_ns();
+    const Event event = stream.record(EventTiming::kTimed);
+    event.wait();
+    const int64_t after_ns = clock.now_ns();
+    ASSERT_TRUE(event.reached_ns());
+    EXPECT_GE(*event.reached_ns(), before_ns - kEpochNs);
+    EXPECT_LE(*event.reached_ns(), after_ns + kEpochNs);
+    EXPECT_GE(*event.reached_ns(), last_ns - 1000);  // an event tells half a microsecond
+    last_ns = *event.reached_ns();
+    if (const auto now = events->epoch(); now != epoch) {
+      epoch = now;
+      ++epochs;
+    }
+  }
+  EXPECT_GT(epochs, 4);
 }
 
 TEST_F(CudaDeviceTest, EventsOutliveTheirStreamAndAreUsedFromAnyThread) {

@@ -66,8 +66,8 @@ std::vector<uint32_t> run(const EngineConfig& config) {
     }
     engine->drain();
   };
-  submit(0, 60);
   const EngineStats before = engine->stats();
+  submit(0, 60);
   submit(60, 120);
   const EngineStats after = engine->stats();
   for (size_t r = 0; r < after.ranks.size(); ++r) {

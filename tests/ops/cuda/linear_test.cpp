@@ -12,6 +12,13 @@ class CudaLinear : public GpuTest {
     gpu().ops().linear(gpu().stream(), {.x = gpu_x.view(), .weight = &weight, .out = out.view()});
     return gpu().download(out);
   }
+  // out += the product.
+  HostTensor add(const HostTensor& x, const PackedMatrix& weight, const HostTensor& before) {
+    const GpuTensor gpu_x = gpu().upload(x);
+    GpuTensor out = gpu().upload(before);
+    gpu().ops().linear(gpu().stream(), {.x = gpu_x.view(), .weight = &weight, .out = out.view(), .add = true});
+    return gpu().download(out);
+  }
 };
 
 HostTensor run_reference(const HostTensor& x, const HostTensor& weight, DType out_type) {
@@ -58,6 +65,25 @@ TEST_F(CudaLinear, MatchesTheReference) {
   }
 }
 
+// A product is complete, and rounded to f32, before it is added once; whatever the number of rows. With k of 17, and
+// with rows that do not begin at multiples of 16 bytes, too.
+TEST_F(CudaLinear, AddsToWhatIsThere) {
+  Random random(31);
+  SCOPED_TRACE(random.seed());
+  for (const auto& [n, k] :
+       {std::pair<int64_t, int64_t>{1, 8}, {3, 17}, {255, 136}, {192, 192}, {1024, 4096}, {2048, 1024}}) {
+    const PackedMatrix weight = gpu().pack(random.tensor(DType::kBf16, {n, k}));
+    for (const int64_t tokens : {0, 1, 2, 63, 64, 65, 127, 128, 129, 300}) {
+      const HostTensor x = random.tensor(DType::kBf16, {tokens, k});
+      const HostTensor before = random.tensor(DType::kF32, {tokens, n});
+      const HostTensor product = run(x, weight, DType::kF32);
+      HostTensor wanted(DType::kF32, {tokens, n});
+      for (int64_t i = 0; i < wanted.elements(); ++i) wanted.set(i, before.at(i) + product.at(i));
+      EXPECT_TRUE(same_bytes(add(x, weight, before).bytes(), wanted.bytes())) << n << 'x' << k << ", " << tokens;
+    }
+  }
+}
+
 TEST_F(CudaLinear, ARowHasTheSameBitsWhateverIsBesideIt) {
   Random random(30);
   SCOPED_TRACE(random.seed());
@@ -75,6 +101,30 @@ TEST_F(CudaLinear, ARowHasTheSameBitsWhateverIsBesideIt) {
               << n << 'x' << k << ", rows from " << first << ", " << count;
         }
       }
+    }
+  }
+}
+
+// More tokens than one product of cuBLASLt's has: the last rows are what they are by themselves, in all three kinds of
+// product, and the others are there too.
+TEST_F(CudaLinear, TakesMoreTokensThanAnAlgorithmWasAskedAbout) {
+  Random random(32);
+  SCOPED_TRACE(random.seed());
+  constexpr int64_t kTokens = 2 * cuda::Linear::kTokensMax + 5;
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{16, 64}, {3, 17}}) {
+    const PackedMatrix weight = gpu().pack(random.tensor(DType::kBf16, {n, k}));
+    const HostTensor x = random.tensor(DType::kBf16, {kTokens, k});
+    const HostTensor before = random.tensor(DType::kF32, {kTokens, n});
+    const HostTensor f32 = run(x, weight, DType::kF32);
+    const HostTensor bf16 = run(x, weight, DType::kBf16);
+    const HostTensor added = add(x, weight, before);
+    for (const int64_t first : {int64_t{0}, cuda::Linear::kTokensMax - 2, cuda::Linear::kTokensMax,
+                                2 * cuda::Linear::kTokensMax - 1, kTokens - 4}) {
+      const std::vector<int64_t> rows = {first, first + 1, first + 2, first + 3};
+      const HostTensor some = x.pick(rows);
+      EXPECT_TRUE(same_bytes(run(some, weight, DType::kF32).bytes(), f32.row_bytes(first, 4))) << first;
+      EXPECT_TRUE(same_bytes(run(some, weight, DType::kBf16).bytes(), bf16.row_bytes(first, 4))) << first;
+      EXPECT_TRUE(same_bytes(add(some, weight, before.pick(rows)).bytes(), added.row_bytes(first, 4))) << first;
     }
   }
 }

@@ -52,6 +52,33 @@ class GpuLayer final {
                                    .out = out.view()});
     return gpu_.download(out);
   }
+  struct Normed {
+    HostTensor residual;
+    HostTensor rows;
+  };
+  // The experts' sum added to `residual` and normed, over the rows that the experts read: as one operation, or as two.
+  [[nodiscard]] Normed run_and_norm(const Tokens& tokens, const HostTensor& residual, const HostTensor& weight,
+                                    bool at_once) const {
+    GpuTensor x = gpu_.upload(tokens.x);
+    const GpuTensor ids = gpu_.upload(tokens.ids);
+    const GpuTensor weights = gpu_.upload(tokens.weights);
+    const GpuTensor norm_weight = gpu_.upload(weight);
+    GpuTensor sum = gpu_.upload(residual);
+    GpuTensor out = gpu_.poisoned(DType::kF32, tokens.x.shape());
+    MoeArgs args{.x = x.view(),
+                 .ids = ids.view(),
+                 .weights = weights.view(),
+                 .experts = blobs_,
+                 .size = size_,
+                 .out = out.view()};
+    ResidualNormArgs norm{
+        .residual = sum.view(), .delta = {}, .weight = norm_weight.view(), .eps = 1e-6f, .out = x.view()};
+    if (at_once) args.then = norm;
+    gpu_.ops().moe(gpu_.stream(), args);
+    norm.delta = out.view();
+    if (!at_once) gpu_.ops().residual_norm(gpu_.stream(), norm);
+    return {.residual = gpu_.download(sum), .rows = gpu_.download(x)};
+  }
   // The blobs of experts that no token is routed to may be null.
   void drop(int64_t expert) { blobs_[static_cast<size_t>(expert)] = nullptr; }
 
@@ -185,6 +212,24 @@ TEST_P(CudaMoe, ManyExpertsOfWhichMostAreEmpty) {
   const Tokens one = random_tokens(random, DType::kBf16, layer, 100, 8, Routing::kOne);
   for (int64_t e = 8; e < 128; ++e) packed.drop(e);
   EXPECT_TRUE(matches(packed.run(one).floats(), expected_moe(layer, one)));
+}
+
+TEST_P(CudaMoe, ANormThatFollowsGivesTheBitsOfTwoOperations) {
+  Random random(135);
+  SCOPED_TRACE(random.seed());
+  for (const int64_t hidden : {8, 72, 576}) {
+    const ExpertLayer layer(random, DType::kBf16, 9, {.hidden = hidden, .intermediate = 40});
+    const GpuLayer packed(gpu(), layer);
+    for (const auto& [count, chosen] : {std::pair<int64_t, int64_t>{0, 2}, {1, 1}, {1, 8}, {37, 3}, {257, 8}}) {
+      const Tokens tokens = random_tokens(random, DType::kBf16, layer, count, chosen, Routing::kSkewed);
+      const HostTensor residual = random.tensor(DType::kF32, {count, hidden});
+      const HostTensor weight = random.tensor(DType::kF32, {hidden});
+      const auto one = packed.run_and_norm(tokens, residual, weight, true);
+      const auto two = packed.run_and_norm(tokens, residual, weight, false);
+      EXPECT_TRUE(same_bytes(one.residual.bytes(), two.residual.bytes())) << hidden << ' ' << count << ' ' << chosen;
+      EXPECT_TRUE(same_bytes(one.rows.bytes(), two.rows.bytes())) << hidden << ' ' << count << ' ' << chosen;
+    }
+  }
 }
 
 // Sizes of several tiles along every axis.

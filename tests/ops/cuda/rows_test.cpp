@@ -33,6 +33,12 @@ TEST_F(CudaRows, EmbedCopiesRows) {
   }
 }
 
+// Tensors of tests are on the device, so what is locked is the operations' own.
+TEST_F(CudaRows, TakesTheLockedMemoryThatIsPlanned) {
+  EXPECT_EQ(gpu().device().allocated_bytes(MemoryKind::kPinnedHost), ops_pinned_bytes(gpu().device()));
+  EXPECT_EQ(ops_pinned_bytes(gpu().device()), size_t{64} << 20);
+}
+
 TEST_F(CudaRows, MetadataSurvivesMoreThanTheRingHolds) {
   // Many megabytes of ids, so that segments of the ring are used again and again.
   Random random(2);

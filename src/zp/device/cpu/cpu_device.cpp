@@ -49,14 +49,13 @@ Buffer CpuDevice::allocate(size_t size_bytes, MemoryKind kind) {
   void* data = std::aligned_alloc(alignment, round_up(size_bytes, alignment));
   if (data == nullptr) fail(ErrorCode::kOutOfMemory, "the host refused an allocation of {} bytes", size_bytes);
   if (huge) (void)::madvise(data, size_bytes / kHugePageBytes * kHugePageBytes, MADV_HUGEPAGE);
-  allocated_of(kind) += size_bytes;
-  count_allocation();
+  count_allocation(size_bytes, kind);
   return {this, kind, static_cast<std::byte*>(data), size_bytes};
 }
 
 void CpuDevice::release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept {
   std::free(data);
-  allocated_of(kind) -= size_bytes;
+  count_release(size_bytes, kind);
 }
 
 std::unique_ptr<Stream> CpuDevice::create_stream(std::string name, StreamUse use) {

@@ -84,8 +84,6 @@ class CpuDevice final : public Device {
   [[nodiscard]] Buffer allocate(size_t size_bytes, MemoryKind kind) override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream(std::string name, StreamUse use = StreamUse::kCompute) override;
   void reach_memory_of(Device& /*other*/) override {}
-  /// Bytes of living buffers, to hold memory plans against.
-  [[nodiscard]] size_t allocated_bytes(MemoryKind kind) const noexcept { return allocated_of(kind).load(); }
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   [[nodiscard]] const ThreadPool& pool() const noexcept { return pool_; }
   /// For paced operations: reserves the modelled device for `duration_ns`, no earlier than `from_ns` and than what was
@@ -94,16 +92,8 @@ class CpuDevice final : public Device {
 
  private:
   void release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept override;
-  [[nodiscard]] const std::atomic<size_t>& allocated_of(MemoryKind kind) const noexcept {
-    return kind == MemoryKind::kDevice ? allocated_device_ : allocated_host_;
-  }
-  [[nodiscard]] std::atomic<size_t>& allocated_of(MemoryKind kind) noexcept {
-    return kind == MemoryKind::kDevice ? allocated_device_ : allocated_host_;
-  }
 
   int32_t index_;
-  std::atomic<size_t> allocated_device_{0};
-  std::atomic<size_t> allocated_host_{0};
   std::shared_ptr<Link> peer_link_;
   std::shared_ptr<Link> host_link_;
   ThreadPool pool_;

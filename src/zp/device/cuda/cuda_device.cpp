@@ -94,8 +94,11 @@ MemoryInfo CudaDevice::memory_info() const {
 Buffer CudaDevice::allocate(size_t size_bytes, MemoryKind kind) {
   if (size_bytes == 0) return {};
   bind();
-  count_allocation();
-  if (kind == MemoryKind::kPinnedHost) return {this, kind, pinned_.allocate(size_bytes), size_bytes};
+  if (kind == MemoryKind::kPinnedHost) {
+    std::byte* locked = pinned_.allocate(size_bytes);
+    count_allocation(size_bytes, kind);
+    return {this, kind, locked, size_bytes};
+  }
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, size_bytes);
   if (status == cudaErrorMemoryAllocation) {
@@ -105,10 +108,12 @@ Buffer CudaDevice::allocate(size_t size_bytes, MemoryKind kind) {
          size_bytes, memory.free_bytes, memory.total_bytes);
   }
   check(status, "cudaMalloc", index_);
+  count_allocation(size_bytes, kind);
   return {this, kind, static_cast<std::byte*>(data), size_bytes};
 }
 
-void CudaDevice::release(std::byte* data, size_t /*size_bytes*/, MemoryKind kind) noexcept {
+void CudaDevice::release(std::byte* data, size_t size_bytes, MemoryKind kind) noexcept {
+  count_release(size_bytes, kind);
   (void)cudaSetDevice(index_);
   if (kind == MemoryKind::kPinnedHost)
     pinned_.release(data);

@@ -9,10 +9,7 @@
 namespace zp::cuda {
 namespace {
 
-// cudaEventElapsedTime() returns milliseconds as a float: after this long it still tells one microsecond from the next.
-constexpr int64_t kEpochNs = 8'000'000'000;
-
-// Precise only for events that are less than kEpochNs apart.
+// Precise only for events that are not much more than EventPool::kEpochNs apart.
 int64_t elapsed_ns(cudaEvent_t from, cudaEvent_t to, int32_t device) {
   float elapsed_ms = 0;
   CUDA_CHECK(cudaEventElapsedTime(&elapsed_ms, from, to), device);
@@ -45,23 +42,50 @@ void EventPool::give(EventHandle event, EventTiming timing) noexcept {
   }
 }
 
-std::shared_ptr<const EventPool::Epoch> EventPool::epoch() {
-  const SteadyClock clock;
-  const std::lock_guard lock(mutex_);
-  if (epoch_ != nullptr && clock.now_ns() - epoch_->host_ns < kEpochNs) return epoch_;
+std::shared_ptr<EventPool::Epoch> EventPool::record_epoch() {
   auto made = std::make_shared<Epoch>();
   if (stream_.get() == nullptr) CUDA_CHECK(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), device_);
   CUDA_CHECK(cudaEventCreateWithFlags(made->event.put(), cudaEventDefault), device_);
-  const int64_t before_ns = clock.now_ns();
   CUDA_CHECK(cudaEventRecord(made->event.get(), stream_.get()), device_);
-  CUDA_CHECK(cudaEventSynchronize(made->event.get()), device_);
-  const int64_t after_ns = clock.now_ns();
-  made->host_ns = before_ns + (after_ns - before_ns) / 2;
-  // Epochs follow one another on the device's clock, so that spans across two of them have the right length.
-  constexpr int64_t kFarNs = 16 * kEpochNs;
-  if (epoch_ != nullptr && made->host_ns - epoch_->host_ns < kFarNs)
-    made->host_ns = epoch_->host_ns + elapsed_ns(epoch_->event.get(), made->event.get(), device_);
-  epoch_ = std::move(made);
+  return made;
+}
+
+// On the device's clock, so that spans across two epochs have the right length; but not after so long that it would
+// tell microseconds no more.
+void EventPool::follow(Epoch& next) const {
+  if (epoch_ != nullptr && next.host_ns - epoch_->host_ns < 16 * epoch_ns_)
+    next.host_ns = epoch_->host_ns + elapsed_ns(epoch_->event.get(), next.event.get(), device_);
+}
+
+// Whoever asks issues a rank's work. Its stream has work left while it waits here; but streams share the device's
+// queues, so the event may come after all of that, and then the device stands still until this thread has issued more.
+// So an epoch is waited for only where nothing has been timed for long, and the rank had no work. Otherwise it is
+// recorded, and taken once it is reached; until then the last one serves on, a little less precisely.
+std::shared_ptr<const EventPool::Epoch> EventPool::epoch() {
+  const SteadyClock clock;
+  const std::lock_guard lock(mutex_);
+  const int64_t now_ns = clock.now_ns();
+  if (next_ != nullptr) {
+    const cudaError_t status = cudaEventQuery(next_->event.get());
+    if (status == cudaErrorNotReady) {
+      (void)cudaGetLastError();  // it counts as this thread's last error, and is none
+      return epoch_;
+    }
+    check(status, "cudaEventQuery", device_);
+    follow(*next_);
+    epoch_ = std::exchange(next_, nullptr);
+  }
+  const int64_t age_ns = epoch_ == nullptr ? INT64_MAX : now_ns - epoch_->host_ns;
+  if (age_ns >= 2 * epoch_ns_) {
+    std::shared_ptr<Epoch> made = record_epoch();
+    CUDA_CHECK(cudaEventSynchronize(made->event.get()), device_);
+    made->host_ns = now_ns + (clock.now_ns() - now_ns) / 2;
+    follow(*made);
+    epoch_ = std::move(made);
+  } else if (age_ns >= epoch_ns_) {
+    next_ = record_epoch();
+    next_->host_ns = now_ns;
+  }
   return epoch_;
 }
 

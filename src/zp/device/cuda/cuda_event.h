@@ -28,20 +28,31 @@ class EventPool final {
     int64_t host_ns = 0;
   };
 
-  explicit EventPool(int32_t device) : device_(device) {}
+  /// cudaEventElapsedTime() returns milliseconds as a float: after twice this long it still tells two microseconds from
+  /// the next.
+  static constexpr int64_t kEpochNs = 8'000'000'000;
+
+  /// `epoch_ns`: how long an epoch serves.
+  explicit EventPool(int32_t device, int64_t epoch_ns = kEpochNs) : device_(device), epoch_ns_(epoch_ns) {}
 
   [[nodiscard]] int32_t device() const noexcept { return device_; }
   /// The calling thread's current device is device().
   [[nodiscard]] EventHandle take(EventTiming timing);
   void give(EventHandle event, EventTiming timing) noexcept;
-  /// An epoch recent enough to count nanoseconds from. Blocks shortly when it makes a new one.
+  /// An epoch recent enough to count from. Blocks shortly for the first, and after many seconds without any call.
   [[nodiscard]] std::shared_ptr<const Epoch> epoch();
 
  private:
+  // Both under mutex_.
+  [[nodiscard]] std::shared_ptr<Epoch> record_epoch();
+  void follow(Epoch& next) const;
+
   const int32_t device_;
+  const int64_t epoch_ns_;
   std::mutex mutex_;
   std::vector<EventHandle> free_[2];    // by EventTiming; guarded by mutex_
   std::shared_ptr<const Epoch> epoch_;  // guarded by mutex_
+  std::shared_ptr<Epoch> next_;         // guarded by mutex_; recorded, and perhaps not reached yet
   StreamHandle stream_;                 // guarded by mutex_; empty but for epochs
 };
 

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "zp/base/excerpt.h"
+
 namespace zp {
 namespace {
 
@@ -16,7 +18,7 @@ double read_rope_theta(const ConfigReader& config) {
     const auto rope = config.object(key);
     if (!rope) continue;
     const std::string type = rope->text("rope_type", rope->text("type", "default"));
-    if (type != "default") config.unsupported(key, fmt::format("rope type '{}' is not implemented", type));
+    if (type != "default") config.unsupported(key, fmt::format("rope type {} is not implemented", quote_excerpt(type)));
     if (rope->number("partial_rotary_factor", 1.0) != 1.0)
       config.unsupported(key, "partial rotary embeddings are not implemented");
     if (rope->has("rope_theta")) return rope->number("rope_theta");
@@ -46,7 +48,7 @@ void refuse_unsupported(const ConfigReader& config) {
     config.unsupported("use_sliding_window", "sliding-window attention is not implemented");
   const std::string activation = config.text("hidden_act", "silu");
   if (activation != "silu")
-    config.unsupported("hidden_act", fmt::format("'{}' is not implemented; only silu is", activation));
+    config.unsupported("hidden_act", fmt::format("{} is not implemented; only silu is", quote_excerpt(activation)));
 }
 
 class Qwen3Moe final : public Family {

@@ -143,6 +143,7 @@ void CpuOps::route(Stream& stream, const RouteArgs& args) {
 void CpuOps::moe(Stream& stream, const MoeArgs& args) {
   checks::moe(args, activation_dtype());
   issue(stream, [this, args] { moe_.run(workers_, args); });
+  if (args.norm_follows()) residual_norm(stream, args.norm_of_out());
 }
 
 void CpuOps::swiglu(Stream& stream, const SwigluArgs& args) {

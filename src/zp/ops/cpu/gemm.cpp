@@ -27,10 +27,17 @@ void linear(Workers& workers, const LinearArgs& args) {
     for (int64_t panel = item.panel; panel < item.panel + item.panels; ++panel) {
       const float* product = rows.multiply(weight.buffer.data() + static_cast<size_t>(panel) * panel_bytes);
       const int64_t column = panel * kPanelColumns;
+      const int64_t columns = std::min(kPanelColumns, weight.n - column);
+      if (args.add) {
+        float* sums = args.out.as<float>() + item.row * weight.n + column;
+        for (int64_t r = 0; r < item.rows; ++r)
+          workers.kernels().add(sums + r * weight.n, product + r * kPanelColumns, columns);
+        continue;
+      }
       std::byte* out = args.out.data() + static_cast<size_t>(item.row * weight.n + column) * out_size;
       workers.kernels().store_product({.product = product,
                                        .rows = item.rows,
-                                       .columns = std::min(kPanelColumns, weight.n - column),
+                                       .columns = columns,
                                        .out = {out, args.out.dtype()},
                                        .out_stride = weight.n});
     }

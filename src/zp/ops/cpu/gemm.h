@@ -93,7 +93,7 @@ class PackedRows final {
   std::array<const std::byte*, Workers::kChunkRows> rows_{};
 };
 
-/// out = x * weight^T.
+/// out = x * weight^T, or out += that.
 void linear(Workers& workers, const LinearArgs& args);
 
 }  // namespace zp::cpu

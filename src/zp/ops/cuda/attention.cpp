@@ -79,6 +79,10 @@ struct TensorRows {
   }
 };
 
+static_assert(attention_metadata_bytes(1, 0) == sizeof(KvBlock) + sizeof(AttentionSpan) &&
+              attention_metadata_bytes(0, 1) == sizeof(AttentionTile) + sizeof(AttentionSpan));
+static_assert(sizeof(KvRows) <= sizeof(KvBlock));
+
 // Sequences of the next launch: as many as their metadata has room for.
 class Launch {
  public:
@@ -91,7 +95,7 @@ class Launch {
         row_bytes_(args.k.dim(1) * args.k.dim(2) * static_cast<int64_t>(sizeof(Bf16))) {}
 
   [[nodiscard]] bool has_room(const AttentionSequence& sequence) const {
-    return spans_.empty() || size_bytes_ + metadata_bytes(sequence) <= StagingRing::kSegmentBytes - kMargin;
+    return spans_.empty() || size_bytes_ + metadata_bytes(sequence) <= kAttentionMetadataMax;
   }
 
   void add(const AttentionSequence& sequence) {
@@ -145,14 +149,11 @@ class Launch {
   }
 
  private:
-  static constexpr size_t kMargin = 4096;
-
   [[nodiscard]] size_t metadata_bytes(const AttentionSequence& sequence) const {
     int64_t blocks = ceil_div(sequence.tokens, kKvBlockTokens);
     for (const KvExtent& extent : sequence.prefix) blocks += extent.tokens / kKvBlockTokens;
     const int64_t tiles = ceil_div<int64_t>(int64_t{sequence.tokens} * group_, tile_rows_);
-    return static_cast<size_t>(blocks) * sizeof(KvBlock) + static_cast<size_t>(tiles) * sizeof(AttentionTile) +
-           sizeof(AttentionSpan);
+    return attention_metadata_bytes(blocks, tiles);
   }
 
   void add_blocks(const std::byte* k, const std::byte* v, int32_t tokens) {

@@ -7,15 +7,15 @@
 #include <cstdint>
 
 #include "zp/ops/cuda/kernels.h"
+#include "zp/ops/cuda_limits.h"
 
 namespace zp::cuda {
 
-/// Keys and values of 16 tokens: [16, G, D] each.
+/// Keys and values of kKvBlockTokens tokens: [16, G, D] each.
 struct KvBlock {
   const std::byte* k;
   const std::byte* v;
 };
-inline constexpr int32_t kKvBlockTokens = 16;
 
 struct AttentionSpan {
   int64_t row;      // of its first fresh token
@@ -45,8 +45,7 @@ struct AttentionParams {
   float scale;
 };
 
-/// Tiles of 64 rows by 64 keys with mma.sync; head dimensions that are multiples of 16, at most 256.
-inline constexpr int32_t kSimpleTileRows = 64;
+/// Tiles of kSimpleTileRows rows by 64 keys with mma.sync; head dimensions that are multiples of 16, at most 256.
 inline constexpr int32_t kHeadDimMax = 256;
 void launch_attention_simple(const AttentionParams& params, cudaStream_t stream);
 

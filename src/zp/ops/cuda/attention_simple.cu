@@ -14,7 +14,7 @@ namespace {
 constexpr int32_t kThreads = 128;
 constexpr int32_t kRows = kSimpleTileRows;
 constexpr int32_t kKeys = 64;
-constexpr float kLog2E = 1.44269504088896340736f;
+constexpr int32_t kKeyGroups = kKeys / 8;
 
 // Rows in shared memory are longer by 16 bytes, so that eight of them begin in different banks.
 template <int32_t kDim>
@@ -52,75 +52,79 @@ __device__ void load_keys(__nv_bfloat16* keys, __nv_bfloat16* values, const Atte
   }
 }
 
-template <int32_t kDim>
-__global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionParams p) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  auto* queries = reinterpret_cast<__nv_bfloat16*>(shared);
-  __nv_bfloat16* keys = queries + kRows * kStride<kDim>;
-  __nv_bfloat16* values = keys + kKeys * kStride<kDim>;
-  constexpr int32_t kChunks = kDim / 8;
-  constexpr int32_t kOutGroups = kDim / 8;  // of 8 columns
-  constexpr int32_t kKeyGroups = kKeys / 8;
-
-  const AttentionTile tile = p.tiles[blockIdx.x];
-  const AttentionSpan span = p.spans[tile.span];
+// The rows of a tile. This thread has rows lane / 4 and lane / 4 + 8 of its warp's 16, of each 8 columns two: 2 * (lane
+// % 4) and the next.
+struct TileRows {
+  const AttentionSpan span;
+  const int32_t first;
   const int32_t kv_head = static_cast<int32_t>(blockIdx.y);
-  const int32_t group = p.q_heads / p.kv_heads;
-  const int32_t rows = span.tokens * group;
+  const int32_t q_heads;
+  const int32_t head_dim;
+  const int32_t group;
+  const int32_t rows;  // of the sequence
   const int32_t lane = static_cast<int32_t>(threadIdx.x) % kWarp;
   const int32_t warp = static_cast<int32_t>(threadIdx.x) / kWarp;
+
+  __device__ TileRows(const AttentionParams& p, const AttentionTile& tile)
+      : span(p.spans[tile.span]),
+        first(tile.first_row),
+        q_heads(p.q_heads),
+        head_dim(p.head_dim),
+        group(p.q_heads / p.kv_heads),
+        rows(span.tokens * group) {}
+
   // Offset in q and out of row r of the sequence's matrix.
-  const auto row_offset = [&](int32_t r) {
-    return ((span.row + r / group) * p.q_heads + kv_head * group + r % group) * p.head_dim;
-  };
+  [[nodiscard]] __device__ int64_t offset(int32_t r) const {
+    return ((span.row + r / group) * q_heads + kv_head * group + r % group) * head_dim;
+  }
+  // The thread's row i.
+  [[nodiscard]] __device__ int32_t row(int32_t i) const { return first + warp * 16 + lane / 4 + 8 * i; }
+  // The last key that row r sees.
+  [[nodiscard]] __device__ int32_t position(int32_t r) const { return r < rows ? span.context + r / group : 0; }
+  // The last key that any row sees.
+  [[nodiscard]] __device__ int32_t last_position() const {
+    return span.context + (min(first + kRows, rows) - 1) / group;
+  }
+};
 
+template <int32_t kDim>
+__device__ void load_queries(__nv_bfloat16* queries, const AttentionParams& p, const TileRows& tile) {
+  constexpr int32_t kChunks = kDim / 8;
   for (int32_t i = static_cast<int32_t>(threadIdx.x); i < kRows * kChunks; i += kThreads) {
-    const int32_t r = tile.first_row + i / kChunks;
-    copy_chunk<kDim>(queries, i / kChunks, i % kChunks, r < rows ? p.q + row_offset(r) : nullptr, p.head_dim);
+    const int32_t r = tile.first + i / kChunks;
+    copy_chunk<kDim>(queries, i / kChunks, i % kChunks, r < tile.rows ? p.q + tile.offset(r) : nullptr, p.head_dim);
   }
-  __syncthreads();
+}
 
-  uint32_t q[kDim / 16][4];
+// s = queries x keys.
+template <int32_t kDim>
+__device__ void multiply_keys(float (&s)[kKeyGroups][4], const uint32_t (&q)[kDim / 16][4], const __nv_bfloat16* keys,
+                              int32_t lane) {
 #pragma unroll
-  for (int32_t d = 0; d < kDim / 16; ++d)
-    ptx::load_matrices(q[d],
-                       ptx::shared_address(queries + (warp * 16 + lane % 16) * kStride<kDim> + d * 16 + lane / 16 * 8));
-
-  // This thread has rows lane / 4 and lane / 4 + 8 of its warp's 16, of each 8 columns two: 2 * (lane % 4) and the
-  // next.
-  int32_t row[2];
-  int32_t position[2];  // the last key that the row sees
+  for (int32_t d = 0; d < kDim / 16; ++d) {
 #pragma unroll
-  for (int32_t i = 0; i < 2; ++i) {
-    row[i] = tile.first_row + warp * 16 + lane / 4 + 8 * i;
-    position[i] = row[i] < rows ? span.context + row[i] / group : 0;
+    for (int32_t n = 0; n < kKeyGroups; n += 2) {
+      uint32_t b[4];  // of keys [8n, 8n + 16): both halves of k of the first 8, then of the others
+      ptx::load_matrices(b, ptx::shared_address(keys + (n * 8 + lane / 16 * 8 + lane % 8) * kStride<kDim> + d * 16 +
+                                                lane / 8 % 2 * 8));
+      ptx::multiply_16x8x16(s[n], q[d], b[0], b[1]);
+      ptx::multiply_16x8x16(s[n + 1], q[d], b[2], b[3]);
+    }
   }
-  const int32_t last_row = min(tile.first_row + kRows, rows) - 1;
-  const int32_t last_position = span.context + last_row / group;
-  const float scale = p.scale * kLog2E;
+}
 
+// What the thread's two rows have come to after some keys.
+template <int32_t kDim>
+struct RowResults {
+  static constexpr int32_t kOutGroups = kDim / 8;  // of 8 columns
   float out[kOutGroups][4] = {};
   float top[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0, 0};
-  for (int32_t first = 0; first <= last_position; first += kKeys) {
-    __syncthreads();
-    load_keys<kDim>(keys, values, p, span, first, kv_head);
-    __syncthreads();
 
-    float s[kKeyGroups][4] = {};
-#pragma unroll
-    for (int32_t d = 0; d < kDim / 16; ++d) {
-#pragma unroll
-      for (int32_t n = 0; n < kKeyGroups; n += 2) {
-        uint32_t b[4];  // of keys [8n, 8n + 16): both halves of k of the first 8, then of the others
-        ptx::load_matrices(b, ptx::shared_address(keys + (n * 8 + lane / 16 * 8 + lane % 8) * kStride<kDim> + d * 16 +
-                                                  lane / 8 % 2 * 8));
-        ptx::multiply_16x8x16(s[n], q[d], b[0], b[1]);
-        ptx::multiply_16x8x16(s[n + 1], q[d], b[2], b[3]);
-      }
-    }
-
-    // Beyond this tile's first keys some rows see nothing; in the first tile every row sees position 0.
+  // Scores of the keys from `first` on to weights; what there is so far is scaled to the new maximum. Beyond the tile's
+  // first keys some rows see nothing; in the first tile every row sees position 0.
+  __device__ void weigh(float (&s)[kKeyGroups][4], int32_t first, const int32_t (&position)[2], float scale,
+                        int32_t lane) {
     float new_top[2] = {top[0], top[1]};
 #pragma unroll
     for (int32_t n = 0; n < kKeyGroups; ++n) {
@@ -131,20 +135,7 @@ __global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionPar
         new_top[i / 2] = fmaxf(new_top[i / 2], s[n][i]);
       }
     }
-    float rescale[2];
-#pragma unroll
-    for (int32_t i = 0; i < 2; ++i) {
-      new_top[i] = fmaxf(new_top[i], __shfl_xor_sync(0xffffffffu, new_top[i], 1));
-      new_top[i] = fmaxf(new_top[i], __shfl_xor_sync(0xffffffffu, new_top[i], 2));
-      rescale[i] = exp2f(top[i] - new_top[i]);
-      top[i] = new_top[i];
-      sum[i] *= rescale[i];
-    }
-#pragma unroll
-    for (int32_t n = 0; n < kOutGroups; ++n) {
-#pragma unroll
-      for (int32_t i = 0; i < 4; ++i) out[n][i] *= rescale[i / 2];
-    }
+    rescale(new_top);
 #pragma unroll
     for (int32_t n = 0; n < kKeyGroups; ++n) {
 #pragma unroll
@@ -153,7 +144,28 @@ __global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionPar
         sum[i / 2] += s[n][i];
       }
     }
+  }
 
+  // Moves to the maximum over the four threads that have a row.
+  __device__ void rescale(float (&new_top)[2]) {
+    float factor[2];
+#pragma unroll
+    for (int32_t i = 0; i < 2; ++i) {
+      new_top[i] = fmaxf(new_top[i], __shfl_xor_sync(0xffffffffu, new_top[i], 1));
+      new_top[i] = fmaxf(new_top[i], __shfl_xor_sync(0xffffffffu, new_top[i], 2));
+      factor[i] = exp2f(top[i] - new_top[i]);
+      top[i] = new_top[i];
+      sum[i] *= factor[i];
+    }
+#pragma unroll
+    for (int32_t n = 0; n < kOutGroups; ++n) {
+#pragma unroll
+      for (int32_t i = 0; i < 4; ++i) out[n][i] *= factor[i / 2];
+    }
+  }
+
+  // out += weights x values.
+  __device__ void add_values(const float (&s)[kKeyGroups][4], const __nv_bfloat16* values, int32_t lane) {
 #pragma unroll
     for (int32_t n = 0; n < kKeyGroups; n += 2) {
       const uint32_t a[4] = {pack_bf16(s[n][0], s[n][1]), pack_bf16(s[n][2], s[n][3]),
@@ -169,18 +181,52 @@ __global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionPar
     }
   }
 
+  __device__ void store(Bits16* to, const TileRows& tile) {
 #pragma unroll
-  for (int32_t i = 0; i < 2; ++i) {
-    sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
-    sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
-    if (row[i] >= rows) continue;
-    Bits16* to = p.out + row_offset(row[i]) + lane % 4 * 2;
-    const float inverse = 1.0f / sum[i];
+    for (int32_t i = 0; i < 2; ++i) {
+      sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 1);
+      sum[i] += __shfl_xor_sync(0xffffffffu, sum[i], 2);
+      if (tile.row(i) >= tile.rows) continue;
+      Bits16* row = to + tile.offset(tile.row(i)) + tile.lane % 4 * 2;
+      const float inverse = 1.0f / sum[i];
 #pragma unroll
-    for (int32_t d = 0; d < kOutGroups; ++d)
-      if (d * 8 < p.head_dim)
-        *reinterpret_cast<uint32_t*>(to + d * 8) = pack_bf16(out[d][2 * i] * inverse, out[d][2 * i + 1] * inverse);
+      for (int32_t d = 0; d < kOutGroups; ++d)
+        if (d * 8 < tile.head_dim)
+          *reinterpret_cast<uint32_t*>(row + d * 8) = pack_bf16(out[d][2 * i] * inverse, out[d][2 * i + 1] * inverse);
+    }
   }
+};
+
+template <int32_t kDim>
+__global__ void __launch_bounds__(kThreads) attention_simple_kernel(AttentionParams p) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  auto* queries = reinterpret_cast<__nv_bfloat16*>(shared);
+  __nv_bfloat16* keys = queries + kRows * kStride<kDim>;
+  __nv_bfloat16* values = keys + kKeys * kStride<kDim>;
+  const TileRows tile(p, p.tiles[blockIdx.x]);
+  load_queries<kDim>(queries, p, tile);
+  __syncthreads();
+
+  uint32_t q[kDim / 16][4];
+#pragma unroll
+  for (int32_t d = 0; d < kDim / 16; ++d)
+    ptx::load_matrices(q[d], ptx::shared_address(queries + (tile.warp * 16 + tile.lane % 16) * kStride<kDim> + d * 16 +
+                                                 tile.lane / 16 * 8));
+
+  const int32_t position[2] = {tile.position(tile.row(0)), tile.position(tile.row(1))};
+  const int32_t last_position = tile.last_position();
+  const float scale = p.scale * kLog2E;
+  RowResults<kDim> rows;
+  for (int32_t first = 0; first <= last_position; first += kKeys) {
+    __syncthreads();
+    load_keys<kDim>(keys, values, p, tile.span, first, tile.kv_head);
+    __syncthreads();
+    float s[kKeyGroups][4] = {};
+    multiply_keys<kDim>(s, q, keys, tile.lane);
+    rows.weigh(s, first, position, scale, tile.lane);
+    rows.add_values(s, values, tile.lane);
+  }
+  rows.store(p.out, tile);
 }
 
 template <int32_t kDim>

@@ -29,6 +29,16 @@ Bits16* bits(const TensorView& view) { return const_cast<Bits16*>(bits(ConstTens
 
 const float* floats_or_null(const ConstTensorView& view) { return view.empty() ? nullptr : view.as<float>(); }
 
+ResidualNormParams norm_params(const ResidualNormArgs& args) {
+  return {.residual = args.residual.as<float>(),
+          .delta = floats_or_null(args.delta),
+          .weight = floats_or_null(args.weight),
+          .out = bits(args.out),
+          .tokens = args.residual.dim(0),
+          .hidden = args.residual.dim(1),
+          .eps = args.eps};
+}
+
 }  // namespace
 
 CudaOps::CudaOps(CudaDevice& device, const OpsLimits& limits, const Choices& choices)
@@ -43,7 +53,7 @@ CudaOps::CudaOps(CudaDevice& device, const OpsLimits& limits, const Choices& cho
       description_("cuda bf16 (sm_90a)") {}
 
 size_t CudaOps::scratch_bytes(const OpsLimits& limits) {
-  return ScratchLayout(limits).size_bytes() + StagingRing::kDeviceBytes + Linear::kWorkspaceBytes + kCodeBytes;
+  return ScratchLayout(limits).size_bytes() + StagingRing::kSizeBytes + Linear::kWorkspaceBytes + kCodeBytes;
 }
 
 PackedMatrix CudaOps::pack_matrix(std::span<const ConstTensorView> parts) {
@@ -133,16 +143,7 @@ void CudaOps::residual_norm(Stream& stream, const ResidualNormArgs& args) {
   checks::residual_norm(args, DType::kBf16);
   if (args.residual.elements() == 0) return;
   CudaStream& on = stream_of(stream);
-  on.act("residual_norm", [&] {
-    launch_residual_norm({.residual = args.residual.as<float>(),
-                          .delta = floats_or_null(args.delta),
-                          .weight = floats_or_null(args.weight),
-                          .out = bits(args.out),
-                          .tokens = args.residual.dim(0),
-                          .hidden = args.residual.dim(1),
-                          .eps = args.eps},
-                         on.get());
-  });
+  on.act("residual_norm", [&] { launch_residual_norm(norm_params(args), on.get()); });
 }
 
 void CudaOps::linear(Stream& stream, const LinearArgs& args) {
@@ -154,6 +155,7 @@ void CudaOps::linear(Stream& stream, const LinearArgs& args) {
                      .weight = reinterpret_cast<const Bits16*>(args.weight->buffer.data()),
                      .out = args.out.data(),
                      .out_is_f32 = args.out.dtype() == DType::kF32,
+                     .add = args.add,
                      .tokens = args.x.dim(0),
                      .n = args.weight->n,
                      .k = args.weight->k});
@@ -273,17 +275,7 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
       else
         launch_grouped_gemm(params, device_.multiprocessors(), on.get());
     };
-    launch_moe_sort({.ids = args.ids.as<int32_t>(),
-                     .assignments = tokens * chosen,
-                     .chosen = static_cast<int32_t>(chosen),
-                     .experts = static_cast<int32_t>(experts),
-                     .counts = scratch<int32_t>(layout_.expert_counts),
-                     .cursors = scratch<int32_t>(layout_.expert_cursors),
-                     .offsets = scratch<int32_t>(layout_.expert_offsets),
-                     .tile_starts = scratch<int32_t>(layout_.tile_starts),
-                     .slots = scratch<int32_t>(layout_.slots),
-                     .tokens = scratch<int32_t>(layout_.slot_tokens)},
-                    on.get());
+    sort_assignments(args, on);
     const auto ended = [&](std::string_view stage) {
       if (args.observer != nullptr) args.observer->end_stage(stream, stage);
     };
@@ -318,16 +310,39 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
     params.out_stride = params.out_columns = args.size.hidden;
     product(params);
     ended("experts down");
-    launch_moe_combine({.y = params.out,
-                        .slots = scratch<int32_t>(layout_.slots),
-                        .weights = args.weights.as<float>(),
-                        .out = args.out.as<float>(),
-                        .tokens = tokens,
-                        .hidden = args.size.hidden,
-                        .y_stride = args.size.hidden,
-                        .chosen = static_cast<int32_t>(chosen)},
-                       on.get());
+    sum_slots(args, on);
   });
+}
+
+// Each assignment to a slot, slots by expert.
+void CudaOps::sort_assignments(const MoeArgs& args, const CudaStream& on) {
+  launch_moe_sort({.ids = args.ids.as<int32_t>(),
+                   .assignments = args.ids.elements(),
+                   .chosen = static_cast<int32_t>(args.ids.dim(1)),
+                   .experts = static_cast<int32_t>(std::ssize(args.experts)),
+                   .counts = scratch<int32_t>(layout_.expert_counts),
+                   .cursors = scratch<int32_t>(layout_.expert_cursors),
+                   .offsets = scratch<int32_t>(layout_.expert_offsets),
+                   .tile_starts = scratch<int32_t>(layout_.tile_starts),
+                   .slots = scratch<int32_t>(layout_.slots),
+                   .tokens = scratch<int32_t>(layout_.slot_tokens)},
+                  on.get());
+}
+
+// Each token's slots summed, and what may follow.
+void CudaOps::sum_slots(const MoeArgs& args, const CudaStream& on) {
+  const MoeCombineParams sum{.y = scratch<Bits16>(layout_.y),
+                             .slots = scratch<int32_t>(layout_.slots),
+                             .weights = args.weights.as<float>(),
+                             .out = args.out.as<float>(),
+                             .tokens = args.ids.dim(0),
+                             .hidden = args.size.hidden,
+                             .y_stride = args.size.hidden,
+                             .chosen = static_cast<int32_t>(args.ids.dim(1))};
+  if (args.norm_follows())
+    launch_moe_combine_norm({.sum = sum, .norm = norm_params(args.norm_of_out())}, on.get());
+  else
+    launch_moe_combine(sum, on.get());
 }
 
 void CudaOps::swiglu(Stream& stream, const SwigluArgs& args) {

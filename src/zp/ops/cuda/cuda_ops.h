@@ -55,6 +55,10 @@ class CudaOps final : public Ops {
     return reinterpret_cast<T*>(scratch_.data() + offset);
   }
 
+  // Parts of moe(), within its act.
+  void sort_assignments(const MoeArgs& args, const CudaStream& on);
+  void sum_slots(const MoeArgs& args, const CudaStream& on);
+
   CudaDevice& device_;
   OpsLimits limits_;
   Choices choices_;

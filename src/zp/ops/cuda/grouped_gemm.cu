@@ -252,46 +252,87 @@ __device__ void fetch(const GroupedGemmParams& p, const Shared& shared) {
 // A thread's results: for each group of eight columns two of row lane / 4 and two of row lane / 4 + 8.
 using Sums = float[kTileN / 2];
 
-// Eight features a store; `half` tells the two rows apart. What is stored need not stay in L2, where it would be in the
-// way of weights and rows.
-__device__ void store_gate_up(const GroupedGemmParams& p, const Sums& d, int32_t n, int32_t half, int32_t lane,
-                              Bits16* row) {
+// Eight features of a lane's row, as they are stored. `half` tells its two rows apart.
+struct Words {
+  uint32_t word[4];
+};
+
+// Of one of the tile's blocks of 32 features that a pair of gate and up makes, 64 rows of weights.
+__device__ Words gate_up_words(const GroupedGemmParams& p, const Sums& d, int32_t n, int32_t block, int32_t half,
+                               int32_t lane) {
+  Words words;
 #pragma unroll
-  for (int32_t block = 0; block < kTileN / 64; ++block) {
-    const int64_t feature = n * kGateUpFeatures + block * 32 + lane % 4 * 8;
-    if (feature >= p.out_stride) continue;
-    uint32_t words[4];
+  for (int32_t j = 0; j < 4; ++j) {
+    const int32_t gate = (block * 8 + 2 * j) * 4 + 2 * half;
+    const int32_t up = gate + 4;
+    words.word[j] = pack_bf16(silu(d[gate]) * d[up], silu(d[gate + 1]) * d[up + 1]);
+  }
+  const int64_t feature = n * kGateUpFeatures + block * 32 + lane % 4 * 8;
+  if (feature + 8 > p.out_columns) {
+    // A row with infinities has NaN where there are no weights.
 #pragma unroll
     for (int32_t j = 0; j < 4; ++j) {
-      const int32_t gate = (block * 8 + 2 * j) * 4 + 2 * half;
-      const int32_t up = gate + 4;
-      words[j] = pack_bf16(silu(d[gate]) * d[up], silu(d[gate + 1]) * d[up + 1]);
+      if (feature + 2 * j >= p.out_columns) words.word[j] = 0;
+      if (feature + 2 * j + 1 >= p.out_columns) words.word[j] &= 0xffffu;
     }
-    if (feature + 8 > p.out_columns) {
-      // A row with infinities has NaN where there are no weights.
-#pragma unroll
-      for (int32_t j = 0; j < 4; ++j) {
-        if (feature + 2 * j >= p.out_columns) words[j] = 0;
-        if (feature + 2 * j + 1 >= p.out_columns) words[j] &= 0xffffu;
-      }
-    }
-    __stcs(reinterpret_cast<uint4*>(row + feature), make_uint4(words[0], words[1], words[2], words[3]));
   }
+  return words;
 }
 
-__device__ void store_down(const GroupedGemmParams& p, const Sums& d, int32_t n, int32_t half, int32_t lane,
-                           Bits16* row) {
+// Of one of the tile's blocks of 32 features.
+__device__ Words down_words(const Sums& d, int32_t block, int32_t half) {
+  Words words;
 #pragma unroll
-  for (int32_t block = 0; block < kTileN / 32; ++block) {
-    const int64_t feature = n * kTileN + block * 32 + lane % 4 * 8;
-    if (feature >= p.out_columns) continue;
-    uint32_t words[4];
+  for (int32_t j = 0; j < 4; ++j) {
+    const int32_t at = (block * 4 + j) * 4 + 2 * half;
+    words.word[j] = pack_bf16(d[at], d[at + 1]);
+  }
+  return words;
+}
+
+// Stores a warp's sixteen rows, of which `rows` exist, to `out` and the rows after it. Four lanes have 64 bytes of a
+// row's block, four more those of the next row: the lanes of an even and an odd row trade, so that a store writes 128
+// bytes of four rows rather than 64 of eight. What is stored need not stay in L2, where it would be in the way of
+// weights and rows.
+template <bool kGateUp>
+__device__ void store_rows(const GroupedGemmParams& p, const Sums& d, int32_t n, int32_t rows, Bits16* out) {
+  constexpr int32_t kFeatures = kGateUp ? kGateUpFeatures : kTileN;
+  constexpr int32_t kRowLanes = 4;
+  const auto lane = static_cast<int32_t>(threadIdx.x) % kWarp;
+  const int32_t odd = lane / kRowLanes % 2;
+  const int64_t columns = kGateUp ? p.out_stride : p.out_columns;
 #pragma unroll
-    for (int32_t j = 0; j < 4; ++j) {
-      const int32_t at = (block * 4 + j) * 4 + 2 * half;
-      words[j] = pack_bf16(d[at], d[at + 1]);
+  for (int32_t half = 0; half < 2; ++half) {
+    const int32_t row = lane / kRowLanes + 8 * half - odd;  // the even one
+    Bits16* even_row = out + row * p.out_stride;
+#pragma unroll
+    for (int32_t block = 0; block < kFeatures / 32; block += 2) {
+      Words first;
+      Words second;
+      if constexpr (kGateUp) {
+        first = gate_up_words(p, d, n, block, half, lane);
+        second = gate_up_words(p, d, n, block + 1, half, lane);
+      } else {
+        first = down_words(d, block, half);
+        second = down_words(d, block + 1, half);
+      }
+      // An even row's lanes keep its first block and the odd row's, an odd one's both second blocks.
+      Words even;
+      Words of_odd;
+#pragma unroll
+      for (int32_t j = 0; j < 4; ++j) {
+        const uint32_t given = odd != 0 ? first.word[j] : second.word[j];
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, given, kRowLanes);
+        even.word[j] = odd != 0 ? got : first.word[j];
+        of_odd.word[j] = odd != 0 ? second.word[j] : got;
+      }
+      const int64_t feature = n * kFeatures + (block + odd) * 32 + lane % kRowLanes * 8;
+      if (feature >= columns) continue;
+      auto* to = reinterpret_cast<uint4*>(even_row + feature);
+      auto* to_odd = reinterpret_cast<uint4*>(even_row + p.out_stride + feature);
+      if (row < rows) __stcs(to, make_uint4(even.word[0], even.word[1], even.word[2], even.word[3]));
+      if (row + 1 < rows) __stcs(to_odd, make_uint4(of_odd.word[0], of_odd.word[1], of_odd.word[2], of_odd.word[3]));
     }
-    __stcs(reinterpret_cast<uint4*>(row + feature), make_uint4(words[0], words[1], words[2], words[3]));
   }
 }
 
@@ -343,16 +384,9 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared) {
     ptx::pin_registers(d);
     if (reports) ptx::arrive_in_cluster(empty + previous * 8);
 
-#pragma unroll
-    for (int32_t half = 0; half < 2; ++half) {
-      const int32_t row = thread / kWarp * 16 + lane / 4 + 8 * half;
-      if (row >= rows_left) continue;
-      Bits16* out = p.out + (int64_t{tile.first} + group * kGroupRows + row) * p.out_stride;
-      if constexpr (kGateUp)
-        store_gate_up(p, d, tile.n, half, lane, out);
-      else
-        store_down(p, d, tile.n, half, lane, out);
-    }
+    const int32_t warp_row = thread / kWarp * 16;
+    store_rows<kGateUp>(p, d, tile.n, rows_left - warp_row,
+                        p.out + (int64_t{tile.first} + group * kGroupRows + warp_row) * p.out_stride);
   }
 }
 

@@ -100,6 +100,7 @@ struct SimpleLinearParams {
   const Bits16* weight;  // [n, k]
   void* out;             // [T, n] f32 or bf16
   bool out_is_f32;
+  bool add;  // to what `out`, f32, has
   int64_t tokens;
   int64_t n;
   int64_t k;

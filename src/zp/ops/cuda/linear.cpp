@@ -14,8 +14,22 @@ namespace {
 
 // The number of tokens that an algorithm is chosen for; any other must do with the same one.
 constexpr int64_t kReferenceTokens = 16384;
-constexpr std::array<int64_t, 6> kOtherTokens = {1, 7, 64, 129, 2048, 65536};
+constexpr std::array<int64_t, 6> kOtherTokens = {1, 7, 64, 129, 2048, Linear::kTokensMax};
 constexpr int kCandidates = 16;
+// Narrower products are too short for the order below to matter.
+constexpr int64_t kWideRows = 1024;
+
+// cuBLASLt's own order is that of a chip at its full clock. One that draws all the power it may is slowed down by every
+// joule: there a whole model is fastest with tiles of 256 rows of weights x 128 tokens (measured:
+// docs/notes/cuda_ops.md).
+int32_t place_in_order(const cublasLtMatmulAlgo_t& algorithm, int64_t n) {
+  uint32_t tile = 0;
+  size_t written = 0;
+  if (n < kWideRows || cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile,
+                                                            sizeof(tile), &written) != CUBLAS_STATUS_SUCCESS)
+    return 0;
+  return tile == CUBLASLT_MATMUL_TILE_256x128 ? 0 : 1;
+}
 
 void check_blas(cublasStatus_t status, const char* call, int32_t device) {
   if (status != CUBLAS_STATUS_SUCCESS)
@@ -63,13 +77,27 @@ Linear::~Linear() {
   if (handle_ != nullptr) (void)cublasLtDestroy(handle_);
 }
 
+// An algorithm has been asked about kTokensMax tokens, and a row has the same bits whatever is beside it: so more
+// tokens are products of their own.
 void Linear::run(const CudaStream& stream, const Args& args) {
+  const size_t out_bytes = args.out_is_f32 ? sizeof(float) : sizeof(Bits16);
+  for (int64_t begin = 0; begin < args.tokens; begin += kTokensMax) {
+    Args part = args;
+    part.tokens = std::min(kTokensMax, args.tokens - begin);
+    part.x += begin * args.k;
+    part.out = static_cast<std::byte*>(args.out) + static_cast<size_t>(begin * args.n) * out_bytes;
+    run_part(stream, part);
+  }
+}
+
+void Linear::run_part(const CudaStream& stream, const Args& args) {
   const Choice& choice = find({args.n, args.k, args.out_is_f32});
   if (!choice.has_algorithm) {
     launch_simple_linear({.x = args.x,
                           .weight = args.weight,
                           .out = args.out,
                           .out_is_f32 = args.out_is_f32,
+                          .add = args.add,
                           .tokens = args.tokens,
                           .n = args.n,
                           .k = args.k},
@@ -78,12 +106,12 @@ void Linear::run(const CudaStream& stream, const Args& args) {
   }
   const Layouts layouts(args.tokens, args.n, args.k, args.out_is_f32, device_);
   const float one = 1;
-  const float zero = 0;
+  const float kept = args.add ? 1 : 0;  // of what out has
   // The opaque structures are what the layout handles point to.
   auto* weight = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.weight);
   auto* x = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.x);
   auto* out = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.out);
-  check_blas(cublasLtMatmul(handle_, operation_, &one, args.weight, weight, args.x, x, &zero, args.out, out, args.out,
+  check_blas(cublasLtMatmul(handle_, operation_, &one, args.weight, weight, args.x, x, &kept, args.out, out, args.out,
                             out, &choice.algorithm, workspace_.data(), kWorkspaceBytes, stream.get()),
              "cublasLtMatmul", device_);
 }
@@ -114,7 +142,9 @@ Linear::Choice Linear::choose(const Shape& shape) const {
                                      &preference, kCandidates, results.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic", device_);
-  for (const auto& result : std::span(results).first(static_cast<size_t>(count))) {
+  const auto found = std::span(results).first(static_cast<size_t>(count));
+  std::ranges::stable_sort(found, {}, [&](const auto& result) { return place_in_order(result.algo, shape.n); });
+  for (const auto& result : found) {
     if (result.state != CUBLAS_STATUS_SUCCESS) continue;
     const bool serves_all = std::ranges::all_of(kOtherTokens, [&](int64_t tokens) {
       Layouts other(tokens, shape.n, shape.k, shape.out_is_f32, device_);

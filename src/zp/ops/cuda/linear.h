@@ -11,8 +11,8 @@
 
 namespace zp::cuda {
 
-/// out = x * weight^T with f32 sums. One algorithm for each (n, k, type of out), whatever the number of tokens, and
-/// none that splits k, so that a row's bits do not depend on how many rows there are.
+/// out = x * weight^T with f32 sums, or out += that. One algorithm for each (n, k, type of out), whatever the number of
+/// tokens, and none that splits k, so that a row's bits do not depend on how many rows there are.
 class Linear final {
  public:
   explicit Linear(CudaDevice& device);
@@ -25,6 +25,7 @@ class Linear final {
     const Bits16* weight = nullptr;  // [n, k]
     void* out = nullptr;             // [tokens, n] f32 or bf16
     bool out_is_f32 = true;
+    bool add = false;  // out is f32; the sum of a product is added to it when it is complete
     int64_t tokens = 0;
     int64_t n = 0;
     int64_t k = 0;
@@ -33,6 +34,8 @@ class Linear final {
   void run(const CudaStream& stream, const Args& args);
 
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+  /// The most tokens of one product of cuBLASLt's; run() makes several of more.
+  static constexpr int64_t kTokensMax = 65536;
 
  private:
   struct Shape {
@@ -46,6 +49,7 @@ class Linear final {
     bool has_algorithm = false;
     cublasLtMatmulAlgo_t algorithm{};
   };
+  void run_part(const CudaStream& stream, const Args& args);
   [[nodiscard]] Choice choose(const Shape& shape) const;
   const Choice& find(const Shape& shape);
 

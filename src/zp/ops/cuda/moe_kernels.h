@@ -66,4 +66,12 @@ struct MoeCombineParams {
 /// Sums in the order of k.
 void launch_moe_combine(const MoeCombineParams& params, cudaStream_t stream);
 
+struct MoeCombineNormParams {
+  MoeCombineParams sum;     // `out` is scratch here
+  ResidualNormParams norm;  // of as many rows of as many elements; its `delta` is not read
+};
+/// launch_moe_combine() and launch_residual_norm() of its result: the same bits, but the sum does not pass through
+/// memory unless rows are longer than those that a block has in registers.
+void launch_moe_combine_norm(const MoeCombineNormParams& params, cudaStream_t stream);
+
 }  // namespace zp::cuda

@@ -1,4 +1,4 @@
-// Sorts assignments by expert, and sums what the experts made of a token.
+// Sorts assignments by expert.
 #include <algorithm>
 
 #include "zp/ops/cuda/device_math.cuh"
@@ -65,41 +65,6 @@ __global__ void place_kernel(MoeSortParams p) {
   }
 }
 
-// One block a token; a thread sums eight elements at a time, and asks for kAtOnce rows before it adds them.
-__global__ void combine_kernel(MoeCombineParams p) {
-  constexpr int32_t kAtOnce = 4;
-  const int64_t token = blockIdx.x;
-  const int32_t* slots = p.slots + token * p.chosen;
-  const float* weights = p.weights + token * p.chosen;
-  for (int64_t h = threadIdx.x * 8; h < p.hidden; h += kThreads * 8) {
-    float sum[8] = {};
-    for (int32_t first = 0; first < p.chosen; first += kAtOnce) {
-      uint4 rows[kAtOnce];
-      float weight[kAtOnce];
-#pragma unroll
-      for (int32_t j = 0; j < kAtOnce; ++j) {
-        if (first + j >= p.chosen) continue;
-        weight[j] = weights[first + j];
-        rows[j] = *reinterpret_cast<const uint4*>(p.y + slots[first + j] * p.y_stride + h);
-      }
-#pragma unroll
-      for (int32_t j = 0; j < kAtOnce; ++j) {
-        if (first + j >= p.chosen) continue;
-        const uint32_t words[4] = {rows[j].x, rows[j].y, rows[j].z, rows[j].w};
-#pragma unroll
-        for (int32_t i = 0; i < 4; ++i) {
-          const float2 pair = unpack_bf16(words[i]);
-          sum[2 * i] += weight[j] * pair.x;
-          sum[2 * i + 1] += weight[j] * pair.y;
-        }
-      }
-    }
-    auto* out = reinterpret_cast<float4*>(p.out + token * p.hidden + h);
-    out[0] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    out[1] = make_float4(sum[4], sum[5], sum[6], sum[7]);
-  }
-}
-
 }  // namespace
 
 void launch_moe_sort(const MoeSortParams& params, cudaStream_t stream) {
@@ -109,10 +74,6 @@ void launch_moe_sort(const MoeSortParams& params, cudaStream_t stream) {
   count_kernel<<<blocks, kThreads, counts_bytes, stream>>>(params);
   offsets_kernel<<<1, kExpertsMax, 0, stream>>>(params);
   place_kernel<<<blocks, kThreads, 2 * counts_bytes, stream>>>(params);
-}
-
-void launch_moe_combine(const MoeCombineParams& params, cudaStream_t stream) {
-  combine_kernel<<<static_cast<unsigned>(params.tokens), kThreads, 0, stream>>>(params);
 }
 
 }  // namespace zp::cuda

@@ -11,14 +11,6 @@ constexpr int32_t kPairs = kHalfMax / 2 / kWarp;  // of neighbouring elements, a
 
 __device__ float2 load_2(const float* from) { return *reinterpret_cast<const float2*>(from); }
 __device__ float2 load_2(const Bits16* from) { return unpack_bf16(*reinterpret_cast<const uint32_t*>(from)); }
-__device__ float4 load_4(const float* from) { return *reinterpret_cast<const float4*>(from); }
-__device__ float4 load_4(const Bits16* from) {
-  const uint2 bits = *reinterpret_cast<const uint2*>(from);
-  const float2 low = unpack_bf16(bits.x);
-  const float2 high = unpack_bf16(bits.y);
-  return make_float4(low.x, low.y, high.x, high.y);
-}
-
 // One warp a head: lane l has elements 2l + 64i, 2l + 64i + 1 of both halves.
 template <typename In>
 __device__ void rotate_head(const In* head, const float* norm, float eps, int32_t half, const float2* turns,
@@ -93,106 +85,211 @@ __global__ void rope_kernel(RopeParams p) {
   }
 }
 
-// Heads of 128 elements: a lane has four neighbouring ones of the first half, or of the second.
-template <typename In>
+// Sixteen elements of a head of 128: eight neighbouring ones of the first half, and those of the second half that they
+// turn with. So eight lanes have a head, a warp four, and no lane needs another's elements.
+struct HeadPart {
+  uint4 low;
+  uint4 high;
+};
+
+// Eight f32 values a part, laid out so that the lanes of a quarter of a warp read shared memory without conflicts:
+// lane i's first four are first[i], its last four second[i].
+struct Spread {
+  float4 first[8];
+  float4 second[8];
+
+  __device__ void set(int32_t element, float value) {
+    float4* half = element % 8 < 4 ? first : second;
+    reinterpret_cast<float*>(half + element / 8)[element % 4] = value;
+  }
+  __device__ void get(int32_t part, float (&to)[8]) const {
+    const float4 a = first[part];
+    const float4 b = second[part];
+    const float values[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+    for (int32_t i = 0; i < 8; ++i) to[i] = values[i];
+  }
+};
+
+// What a warp of rope_128_kernel does: up to kRounds times four neighbouring heads of one token.
 class Rope128 {
  public:
   static constexpr int32_t kHeadDim = 128;
+  static constexpr int32_t kHalf = kHeadDim / 2;
+  static constexpr int32_t kHeadsAtOnce = 4;
+  static constexpr int32_t kRounds = 6;
 
-  __device__ explicit Rope128(const RopeParams& p)
+  struct Shared {
+    Spread q_norm[2];  // of the first and the second half
+    Spread k_norm[2];
+    Spread cosines[kThreads / kWarp];  // a warp's own
+    Spread sines[kThreads / kWarp];
+  };
+
+  // The warp's token, and its heads [first_head, end_head).
+  __device__ Rope128(const RopeParams& p, Shared& shared, int64_t token, int32_t first_head, int32_t end_head)
       : p_(p),
-        token_(blockIdx.x),
-        heads_(p.q_heads + 2 * p.kv_heads),
-        warp_(static_cast<int32_t>(threadIdx.x) / kWarp),
-        lane_(static_cast<int32_t>(threadIdx.x) % kWarp) {}
+        shared_(shared),
+        token_(token),
+        lane_(static_cast<int32_t>(threadIdx.x) % kWarp),
+        part_(lane_ % 8),
+        head_(first_head + lane_ / 8),
+        end_head_(token < p.tokens ? end_head : 0) {}
 
-  __device__ void run(float4* cosines, float4* sines) const {
-    float4 values[kAtOnce];
-    load(warp_, values);  // they arrive while the sines are computed
-    find_turns(reinterpret_cast<float*>(cosines), reinterpret_cast<float*>(sines));
-    __syncthreads();
-    const float4 cosine = cosines[lane_ % kHalfLanes];
-    float4 sine = sines[lane_ % kHalfLanes];
-    if (lane_ < kHalfLanes) sine = make_float4(-sine.x, -sine.y, -sine.z, -sine.w);
-    for (int32_t first = warp_; first < heads_; first += kWarps * kAtOnce) {
-      if (first != warp_) load(first, values);
-#pragma unroll
-      for (int32_t i = 0; i < kAtOnce; ++i)
-        if (first + i * kWarps < heads_) turn(first + i * kWarps, values[i], cosine, sine);
+  // Called by all warps of the block, which meet in it. What is loaded first arrives while norm weights are shared and
+  // sines computed; from then on a warp works on four heads while it waits for the next four and those after them. Two
+  // variables take turns, since copying one to the other would wait for what is on its way.
+  __device__ void run() {
+    HeadPart even = load(head_);
+    HeadPart odd = load(head_ + kHeadsAtOnce);
+    share_norms();
+    if (token_ >= p_.tokens) return;
+    find_turns();
+    while (__any_sync(kAllLanes, head_ < end_head_)) {
+      work_on(even);
+      work_on(odd);
     }
   }
 
  private:
-  static constexpr int32_t kWarps = kThreads / kWarp;
-  static constexpr int32_t kHalfLanes = kWarp / 2;
-  static constexpr int32_t kAtOnce = 5;  // heads of a warp
+  static constexpr uint32_t kAllLanes = 0xffffffffu;
 
-  __device__ void load(int32_t first, float4 (&values)[kAtOnce]) const {
-    const In* row = static_cast<const In*>(p_.qkv) + token_ * heads_ * kHeadDim;
-#pragma unroll
-    for (int32_t i = 0; i < kAtOnce; ++i) {
-      const int32_t head = first + i * kWarps;
-      if (head < heads_) values[i] = load_4(row + head * kHeadDim + lane_ * 4);
-    }
-  }
-
-  __device__ void find_turns(float* cosines, float* sines) const {
+  __device__ void share_norms() {
     const auto i = static_cast<int32_t>(threadIdx.x);
-    if (i >= kHeadDim / 2) return;
-    sincosf(static_cast<float>(p_.positions[token_]) * p_.inverse_frequencies[i], &sines[i], &cosines[i]);
+    if (i < kHeadDim) {
+      const int32_t half = i / kHalf;
+      if (p_.q_norm != nullptr) shared_.q_norm[half].set(i % kHalf, p_.q_norm[i]);
+      if (p_.k_norm != nullptr) shared_.k_norm[half].set(i % kHalf, p_.k_norm[i]);
+    }
+    __syncthreads();
   }
 
-  __device__ void turn(int32_t head, float4 x, float4 cosine, float4 sine) const {
+  // Zeros where there is no head.
+  __device__ HeadPart load(int32_t head) const {
+    if (head >= end_head_) return {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)};
+    const int32_t heads = p_.q_heads + 2 * p_.kv_heads;
+    const auto* from =
+        reinterpret_cast<const uint4*>(static_cast<const Bits16*>(p_.qkv) + (token_ * heads + head) * kHeadDim);
+    return {__ldcs(from + part_), __ldcs(from + 8 + part_)};  // read once
+  }
+
+  // Sine and cosine of the token's 64 angles, two a lane; each lane then takes the eight of its elements.
+  __device__ void find_turns() {
+    const auto warp = static_cast<int32_t>(threadIdx.x) / kWarp;
+    const auto position = static_cast<float>(p_.positions[token_]);
+    for (int32_t i = lane_; i < kHalf; i += kWarp) {
+      float sine = 0;
+      float cosine = 0;
+      sincosf(position * p_.inverse_frequencies[i], &sine, &cosine);
+      shared_.cosines[warp].set(i, cosine);
+      shared_.sines[warp].set(i, sine);
+    }
+    __syncwarp();
+    shared_.cosines[warp].get(part_, cosines_);
+    shared_.sines[warp].get(part_, sines_);
+  }
+
+  // Makes `part` what comes two rounds later, and goes on to the next round.
+  __device__ void work_on(HeadPart& part) {
+    float low[8];
+    float high[8];
+    unpack(part.low, low);
+    unpack(part.high, high);
+    part = load(head_ + 2 * kHeadsAtOnce);
+    const int32_t head = head_;
+    head_ += kHeadsAtOnce;
+    float squares = 0;
+#pragma unroll
+    for (int32_t i = 0; i < 8; ++i) squares += low[i] * low[i] + high[i] * high[i];
+      // Over the eight lanes of a head. All lanes of the warp take part, whatever their head is.
+#pragma unroll
+    for (int32_t lanes = 4; lanes > 0; lanes /= 2) squares += __shfl_xor_sync(kAllLanes, squares, lanes);
+    if (head >= end_head_) return;
     if (head >= p_.q_heads + p_.kv_heads) {
-      store(p_.v, p_.kv_heads, head - p_.q_heads - p_.kv_heads, x);
+      store(p_.v, p_.kv_heads, head - p_.q_heads - p_.kv_heads, {pack(low), pack(high)});
       return;
     }
     const bool is_query = head < p_.q_heads;
-    const float* norm = is_query ? p_.q_norm : p_.k_norm;
-    if (norm != nullptr) {
-      const float squares = warp_sum(x.x * x.x + x.y * x.y + x.z * x.z + x.w * x.w);
-      const float scale = 1.0f / sqrtf(squares / static_cast<float>(kHeadDim) + p_.eps);
-      const float4 weight = reinterpret_cast<const float4*>(norm)[lane_];
-      x = make_float4(x.x * scale * weight.x, x.y * scale * weight.y, x.z * scale * weight.z, x.w * scale * weight.w);
+    if ((is_query ? p_.q_norm : p_.k_norm) != nullptr) {
+      const float scale = rsqrtf(squares / static_cast<float>(kHeadDim) + p_.eps);
+      const Spread* weights = is_query ? shared_.q_norm : shared_.k_norm;
+      multiply(low, scale, weights[0]);
+      multiply(high, scale, weights[1]);
     }
-    const float4 other = make_float4(other_half(x.x), other_half(x.y), other_half(x.z), other_half(x.w));
-    x = make_float4(x.x * cosine.x + other.x * sine.x, x.y * cosine.y + other.y * sine.y,
-                    x.z * cosine.z + other.z * sine.z, x.w * cosine.w + other.w * sine.w);
+    turn(low, high);
+    const HeadPart turned{pack(low), pack(high)};
     if (is_query)
-      store(p_.q, p_.q_heads, head, x);
+      store(p_.q, p_.q_heads, head, turned);
     else
-      store(p_.k, p_.kv_heads, head - p_.q_heads, x);
+      store(p_.k, p_.kv_heads, head - p_.q_heads, turned);
   }
 
-  __device__ static float other_half(float value) { return __shfl_xor_sync(0xffffffffu, value, kHalfLanes); }
+  __device__ static void unpack(const uint4& bits, float (&to)[8]) {
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int32_t i = 0; i < 4; ++i) {
+      const float2 pair = unpack_bf16(words[i]);
+      to[2 * i] = pair.x;
+      to[2 * i + 1] = pair.y;
+    }
+  }
 
-  __device__ void store(Bits16* out, int32_t heads, int32_t head, float4 x) const {
-    reinterpret_cast<uint2*>(out + (token_ * heads + head) * kHeadDim)[lane_] =
-        make_uint2(pack_bf16(x.x, x.y), pack_bf16(x.z, x.w));
+  __device__ static uint4 pack(const float (&values)[8]) {
+    return make_uint4(pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3]), pack_bf16(values[4], values[5]),
+                      pack_bf16(values[6], values[7]));
+  }
+
+  __device__ void multiply(float (&values)[8], float scale, const Spread& weights) const {
+    float weight[8];
+    weights.get(part_, weight);
+#pragma unroll
+    for (int32_t i = 0; i < 8; ++i) values[i] = values[i] * scale * weight[i];
+  }
+
+  __device__ void turn(float (&low)[8], float (&high)[8]) const {
+#pragma unroll
+    for (int32_t i = 0; i < 8; ++i) {
+      const float first = low[i];
+      low[i] = first * cosines_[i] - high[i] * sines_[i];
+      high[i] = high[i] * cosines_[i] + first * sines_[i];
+    }
+  }
+
+  __device__ void store(Bits16* out, int32_t heads, int32_t head, const HeadPart& made) const {
+    auto* to = reinterpret_cast<uint4*>(out + (token_ * heads + head) * kHeadDim);
+    to[part_] = made.low;
+    to[8 + part_] = made.high;
   }
 
   const RopeParams& p_;
+  Shared& shared_;
   int64_t token_;
-  int32_t heads_;
-  int32_t warp_;
   int32_t lane_;
+  int32_t part_;  // which sixteen elements of its head are this lane's
+  int32_t head_;
+  int32_t end_head_;
+  float cosines_[8];
+  float sines_[8];
 };
 
-// One block a token.
-template <typename In>
-__global__ void __launch_bounds__(kThreads, 4) rope_128_kernel(const __grid_constant__ RopeParams p) {
-  __shared__ float4 cosines[Rope128<In>::kHeadDim / 8];
-  __shared__ float4 sines[Rope128<In>::kHeadDim / 8];
-  Rope128<In>(p).run(cosines, sines);
+// A warp takes `heads_a_warp` neighbouring heads of a token, a block those of eight tokens.
+__global__ void __launch_bounds__(kThreads, 3)
+    rope_128_kernel(const __grid_constant__ RopeParams p, int32_t heads_a_warp) {
+  __shared__ Rope128::Shared shared;
+  const int64_t token = blockIdx.x * int64_t{kThreads / kWarp} + threadIdx.x / kWarp;
+  const int32_t first = static_cast<int32_t>(blockIdx.y) * heads_a_warp;
+  Rope128(p, shared, token, first, min(first + heads_a_warp, p.q_heads + 2 * p.kv_heads)).run();
 }
 
-template <typename In>
-void launch(const RopeParams& params, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(params.tokens);
-  if (params.head_dim == Rope128<In>::kHeadDim)
-    rope_128_kernel<In><<<blocks, kThreads, 0, stream>>>(params);
-  else
-    rope_kernel<In><<<blocks, kThreads, 0, stream>>>(params);
+// Any division of the heads among warps gives the same bits.
+void launch_128(const RopeParams& params, cudaStream_t stream) {
+  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t rounds = ceil_div(params.q_heads + 2 * params.kv_heads, Rope128::kHeadsAtOnce);
+  const int64_t warps_a_token = ceil_div(rounds, Rope128::kRounds);
+  const int64_t heads_a_warp = ceil_div(rounds, warps_a_token) * Rope128::kHeadsAtOnce;
+  const dim3 blocks(static_cast<unsigned>(ceil_div(params.tokens, kThreads / kWarp)),
+                    static_cast<unsigned>(warps_a_token));
+  rope_128_kernel<<<blocks, kThreads, 0, stream>>>(params, static_cast<int32_t>(heads_a_warp));
 }
 
 // One block a store and kind.
@@ -208,10 +305,13 @@ __global__ void store_kv_kernel(StoreKvParams p) {
 }  // namespace
 
 void launch_rope(const RopeParams& params, cudaStream_t stream) {
+  const auto tokens = static_cast<unsigned>(params.tokens);
   if (params.qkv_is_f32)
-    launch<float>(params, stream);
+    rope_kernel<float><<<tokens, kThreads, 0, stream>>>(params);
+  else if (params.head_dim == Rope128::kHeadDim)
+    launch_128(params, stream);
   else
-    launch<Bits16>(params, stream);
+    rope_kernel<Bits16><<<tokens, kThreads, 0, stream>>>(params);
 }
 
 void launch_store_kv(const StoreKvParams& params, cudaStream_t stream) {

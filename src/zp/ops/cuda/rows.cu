@@ -3,12 +3,12 @@
 
 #include "zp/ops/cuda/device_math.cuh"
 #include "zp/ops/cuda/kernels.h"
+#include "zp/ops/cuda/norm_row.cuh"
 
 namespace zp::cuda {
 namespace {
 
-constexpr int32_t kThreads = 256;
-constexpr int32_t kWarps = kThreads / kWarp;
+constexpr int32_t kThreads = kRowThreads;
 
 unsigned blocks_for(int64_t items, int64_t items_per_block) {
   return static_cast<unsigned>((items + items_per_block - 1) / items_per_block);
@@ -26,52 +26,17 @@ __global__ void embed_kernel(EmbedParams p) {
   for (int64_t h = threadIdx.x; h < p.hidden; h += kThreads) to[h] = __bfloat162float(from[h]);
 }
 
-// The sum over the block, in a fixed order; every thread gets it.
-__device__ float block_sum(float value) {
-  __shared__ float sums[kWarps];
-  value = warp_sum(value);
-  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  float total = 0;
-  for (int32_t w = 0; w < kWarps; ++w) total += sums[w];
-  return total;
-}
-
-// A row of at most kVectors * 1024 elements, a multiple of 4, kept in registers.
+// A row of a length that NormRow has.
 template <int32_t kVectors>
-__global__ void residual_norm_kernel(ResidualNormParams p) {
-  const int64_t row = blockIdx.x * p.hidden;
-  const auto vectors = static_cast<int32_t>(p.hidden / 4);
-  auto* residual = reinterpret_cast<float4*>(p.residual + row);
-  const auto* delta = p.delta == nullptr ? nullptr : reinterpret_cast<const float4*>(p.delta + row);
-  float4 values[kVectors];
-  float squares = 0;
-#pragma unroll
-  for (int32_t i = 0; i < kVectors; ++i) {
-    const int32_t at = i * kThreads + static_cast<int32_t>(threadIdx.x);
-    if (at >= vectors) continue;
-    float4 value = residual[at];
-    if (delta != nullptr) {
-      const float4 add = delta[at];
-      value = make_float4(value.x + add.x, value.y + add.y, value.z + add.z, value.w + add.w);
-      residual[at] = value;
-    }
-    values[i] = value;
-    squares += value.x * value.x + value.y * value.y + value.z * value.z + value.w * value.w;
+__global__ void __launch_bounds__(kThreads) residual_norm_kernel(const __grid_constant__ ResidualNormParams p) {
+  NormRow<kVectors> row(p);
+  if (p.delta != nullptr) {
+    float4 delta[kVectors];
+    const auto* from = reinterpret_cast<const float4*>(p.delta + blockIdx.x * p.hidden);
+    row.for_each([&](int32_t i, int32_t at) { delta[i] = from[at]; });
+    row.add(delta);
   }
-  if (p.out == nullptr) return;
-  const float scale = 1.0f / sqrtf(block_sum(squares) / static_cast<float>(p.hidden) + p.eps);
-  const auto* weight = reinterpret_cast<const float4*>(p.weight);
-  auto* out = reinterpret_cast<uint2*>(p.out + row);
-#pragma unroll
-  for (int32_t i = 0; i < kVectors; ++i) {
-    const int32_t at = i * kThreads + static_cast<int32_t>(threadIdx.x);
-    if (at >= vectors) continue;
-    const float4 w = weight[at];
-    const float4 value = values[i];
-    out[at] = make_uint2(pack_bf16(value.x * scale * w.x, value.y * scale * w.y),
-                         pack_bf16(value.z * scale * w.z, value.w * scale * w.w));
-  }
+  if (p.out != nullptr) row.norm();
 }
 
 // A row of any length.
@@ -146,7 +111,7 @@ __global__ void simple_linear_kernel(SimpleLinearParams p) {
   float sum = 0;
   for (int64_t k = 0; k < p.k; ++k) sum += __bfloat162float(x[k]) * __bfloat162float(weight[k]);
   if (p.out_is_f32)
-    static_cast<float*>(p.out)[i] = sum;
+    static_cast<float*>(p.out)[i] = p.add ? __fadd_rn(static_cast<float*>(p.out)[i], sum) : sum;
   else
     static_cast<__nv_bfloat16*>(p.out)[i] = __float2bfloat16_rn(sum);
 }
@@ -166,14 +131,12 @@ void launch_embed(const EmbedParams& params, cudaStream_t stream) {
 
 void launch_residual_norm(const ResidualNormParams& params, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(params.tokens);
-  if (params.hidden % 4 != 0 || params.hidden > 8192)
+  if (params.hidden % 4 != 0 || params.hidden > kNormRowMax)
     residual_norm_any_kernel<<<blocks, kThreads, 0, stream>>>(params);
-  else if (params.hidden <= 2048)
-    residual_norm_kernel<2><<<blocks, kThreads, 0, stream>>>(params);
-  else if (params.hidden <= 4096)
-    residual_norm_kernel<4><<<blocks, kThreads, 0, stream>>>(params);
   else
-    residual_norm_kernel<8><<<blocks, kThreads, 0, stream>>>(params);
+    for_row_of(params.hidden, [&](auto vectors) {
+      residual_norm_kernel<decltype(vectors)::value><<<blocks, kThreads, 0, stream>>>(params);
+    });
 }
 
 void launch_swiglu(const SwigluParams& params, cudaStream_t stream) {

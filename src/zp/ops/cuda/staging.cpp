@@ -11,8 +11,8 @@ constexpr size_t kAlignment = 256;
 }
 
 StagingRing::StagingRing(CudaDevice& device)
-    : host_(device.allocate(kDeviceBytes, MemoryKind::kPinnedHost)),
-      device_(device.allocate(kDeviceBytes)),
+    : host_(device.allocate(kSizeBytes, MemoryKind::kPinnedHost)),
+      device_(device.allocate(kSizeBytes)),
       ends_(kSegments) {}
 
 const std::byte* StagingRing::send(CudaStream& stream, const Metadata& metadata) {

@@ -10,6 +10,7 @@
 
 #include "zp/base/math.h"
 #include "zp/device/cuda/cuda_device.h"
+#include "zp/ops/cuda_limits.h"
 
 namespace zp::cuda {
 
@@ -39,12 +40,11 @@ class StagingRing final {
  public:
   explicit StagingRing(CudaDevice& device);
 
-  /// The most bytes that one operation may send.
-  static constexpr size_t kSegmentBytes = size_t{16} << 20;
-  static constexpr size_t kSegments = 4;
-  static constexpr size_t kDeviceBytes = kSegments * kSegmentBytes;
+  /// Of either: the device's image is as large as what it is an image of.
+  static constexpr size_t kSizeBytes = kOpsPinnedBytes;
 
-  /// Issues the transfer. The result is device memory, valid for what is issued on `stream` until the next send().
+  /// Issues the transfer of at most kSegmentBytes. The result is device memory, valid for what is issued on `stream`
+  /// until the next send().
   [[nodiscard]] const std::byte* send(CudaStream& stream, const Metadata& metadata);
 
  private:

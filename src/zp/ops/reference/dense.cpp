@@ -66,8 +66,13 @@ void linear(const LinearArgs& args) {
   const ConstTensorView weight = weight_view(*args.weight, args.x.dtype());
   for (int64_t n = 0; n < n_count; ++n) {
     const std::vector<float> weights = load_span(weight, n * k_count, k_count);
-    for (int64_t t = 0; t < tokens; ++t)
-      store(args.out, t * n_count + n, dot(load_span(args.x, t * k_count, k_count), weights));
+    for (int64_t t = 0; t < tokens; ++t) {
+      const double product = dot(load_span(args.x, t * k_count, k_count), weights);
+      if (args.add)
+        args.out.as<float>()[t * n_count + n] += static_cast<float>(product);
+      else
+        store(args.out, t * n_count + n, product);
+    }
   }
 }
 

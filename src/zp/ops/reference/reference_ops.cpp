@@ -117,6 +117,7 @@ void ReferenceOps::route(Stream& stream, const RouteArgs& args) {
 void ReferenceOps::moe(Stream& stream, const MoeArgs& args) {
   checks::moe(args, activation_);
   issue(stream, &reference::moe, args);
+  if (args.norm_follows()) issue(stream, &reference::residual_norm, args.norm_of_out());
 }
 
 void ReferenceOps::swiglu(Stream& stream, const SwigluArgs& args) {

@@ -61,11 +61,11 @@ class ResultFile final {
     if (!file_) fail(ErrorCode::kIo, "cannot write {}", path);
   }
 
-  /// Appends the facts to the figures, and that to the file. `output_hash`: unset where a run has no outputs, or others
-  /// each time. Throws kIo.
+  /// Appends the facts to the figures, and that to the file; the device as `gpu` where it is one. `output_hash`: unset
+  /// where a run has no outputs, or others each time. Throws kIo.
   void write(nlohmann::ordered_json figures, const RunFacts& facts, std::optional<uint64_t> output_hash) {
     if (!file_.is_open()) return;
-    figures["device"] = facts.device;
+    figures[facts.device.find("NVIDIA") != std::string::npos ? "gpu" : "device"] = facts.device;
     figures["command"] = facts.command;
     figures["commit"] = facts.commit;
     figures["seed"] = facts.seed;

@@ -1,16 +1,16 @@
 #!/bin/bash
 # Runs the CUDA tests and benchmarks on a machine with a GPU, in about five minutes, from the folder that
-# pack_gpu_check.sh made:   gpu_check.sh LOGS [tests] [bench] [load] [model] [host] [compare] [sanitizer]
+# pack_gpu_check.sh made:   gpu_check.sh LOGS [tests] [bench] [load] [model] [host] [peers] [compare] [sanitizer]
 # None named: tests and bench. model: whole random models and where their time goes (2 minutes). host: experts in host
-# memory against resident ones (2 minutes). load: a large checkpoint (2 minutes). compare: with compiled transformers (7 minutes; what COMPARE holds is added
-# to its options).
+# memory against resident ones (2 minutes). load: a large checkpoint (2 minutes). peers: operations beside PyTorch's (2 minutes).
+# compare: with compiled transformers (7 minutes; what COMPARE holds is added to its options).
 # Every test case is a process of its own with a time limit, since a kernel that fails ends the process's use of the GPU,
 # and one that hangs would hold up the rest. Writes LOGS/gpu_check.log, sanitizer.log, and bench.jsonl, load.jsonl, model.jsonl,
-# sweep.jsonl and compare.jsonl.
+# sweep.jsonl, peers.jsonl and compare.jsonl.
 set -u
 
 folder=$(cd "$(dirname "$0")" && pwd)
-logs=${1:?"usage: $0 <folder for logs> [tests] [bench] [load] [model] [host] [compare] [sanitizer]"}
+logs=${1:?"usage: $0 <folder for logs> [tests] [bench] [load] [model] [host] [peers] [compare] [sanitizer]"}
 shift
 stages="${*:-tests bench}"
 mkdir -p "$logs"
@@ -128,7 +128,11 @@ run_host() {
     --modes gather-all,fetch-routed --sweep 80000 --cell-seconds 8 --commit "$commit" --json "$logs/sweep.jsonl"
 }
 
-# The peer finds its own libraries.
+# Peers find their own libraries.
+run_peers() {
+  attempt peers env -u LD_LIBRARY_PATH timeout -k 5 240 python3 compare_operations.py --bench ./cuda_bench \
+    --library-path "$LD_LIBRARY_PATH" --commit "$commit" --json "$logs/peers.jsonl"
+}
 run_compare() {
   # shellcheck disable=SC2086 # COMPARE holds several options
   attempt compare env -u LD_LIBRARY_PATH timeout -k 5 570 python3 compare_with_transformers.py --bench ./model_bench \
@@ -214,6 +218,7 @@ main() {
   if [[ " $stages " == *" load "* ]]; then run_load; fi
   if [[ " $stages " == *" model "* ]]; then run_model; fi
   if [[ " $stages " == *" host "* ]]; then run_host; fi
+  if [[ " $stages " == *" peers "* ]]; then run_peers; fi
   if [[ " $stages " == *" compare "* ]]; then run_compare; fi
   if [[ " $stages " == *" sanitizer "* ]]; then run_sanitizer; fi
   [[ " $stages " == *" tests "* ]] && [ $passed -eq 0 ] && failed+=("no test ran")

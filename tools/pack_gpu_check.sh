@@ -21,6 +21,6 @@ cp -ru "$source/models/demo-moe" "$target/models/"
 cp -u "$source/tests/data/demo_prompts.jsonl" "$target/tests/data/"
 cp -ru "$source/examples" "$target/"
 cp -u "$source/tools/gpu_check.sh" "$source/tools/run_mix.py" "$source/tools/compare_with_transformers.py" \
-  "$source/tools/result_line.py" "$target/"
+  "$source/tools/compare_operations.py" "$source/tools/result_line.py" "$target/"
 git -C "$source" rev-parse --short HEAD >"$target/commit" 2>/dev/null || echo unknown >"$target/commit"
 du -sh "$target"

@@ -34,5 +34,7 @@ def hash_of(output):
 
 
 def result_line(figures, *, command, commit, device, seed, output):
-    """`figures` with what must be said of them. `output`: bytes, or None where there are none."""
-    return figures | {"device": device, "command": command, "commit": commit, "seed": seed, "output_hash": hash_of(output)}
+    """`figures` with what must be said of them; the device as `gpu` where it is one. `output`: bytes, or None where
+    there are none."""
+    key = "gpu" if "NVIDIA" in device else "device"
+    return figures | {key: device, "command": command, "commit": commit, "seed": seed, "output_hash": hash_of(output)}

@@ -51,6 +51,7 @@ struct Options {
   int32_t warm_up = 2;
   int32_t steps = 5;
   double cell_seconds = 0;
+  double warm_up_seconds = 0;
   bool stages = false;
 };
 
@@ -205,13 +206,19 @@ class Bench final {
     int32_t warm_up;
     int32_t steps;
   };
-  /// Fewer where they would take longer than a cell may: at least one warm-up step, which this runs, and three more.
+  /// Fewer where they would take longer than a cell may: at least one warm-up step, which this runs, and three more. More
+  /// before them where warming up must last.
   [[nodiscard]] Runs runs_of(BenchRanks& ranks, const ForwardStep& step) const {
-    if (options_.cell_seconds <= 0) return {options_.warm_up, options_.steps};
+    if (options_.cell_seconds <= 0 && options_.warm_up_seconds <= 0) return {options_.warm_up, options_.steps};
     const double seconds = ranks.run(step, 0, 1).seconds;
-    const auto room = static_cast<int32_t>(std::min(options_.cell_seconds / seconds, 1000.0)) - 1;
-    const int32_t steps = std::clamp(room, std::min(3, options_.steps), options_.steps);
-    return {std::clamp(room - steps, 0, std::max(0, options_.warm_up - 1)), steps};
+    Runs runs{std::max(0, options_.warm_up - 1), options_.steps};
+    if (options_.cell_seconds > 0) {
+      const auto room = static_cast<int32_t>(std::min(options_.cell_seconds / seconds, 1000.0)) - 1;
+      runs.steps = std::clamp(room, std::min(3, options_.steps), options_.steps);
+      runs.warm_up = std::clamp(room - runs.steps, 0, runs.warm_up);
+    }
+    runs.warm_up = std::max(runs.warm_up, static_cast<int32_t>(std::min(options_.warm_up_seconds / seconds, 1000.0)));
+    return runs;
   }
 
   [[nodiscard]] RouteStats routes_of(const ForwardStep& step) const {
@@ -295,6 +302,8 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--warm-up", options.warm_up, "Steps before those that are measured")->check(CLI::Range(0, 1000));
   app.add_option("--steps", options.steps, "Steps that are measured")->check(CLI::Range(1, 1000));
+  app.add_option("--warm-up-seconds", options.warm_up_seconds,
+                 "More warm-up steps, until they have taken so long: a chip that was idle is cool, and faster");
   app.add_option("--cell-seconds", options.cell_seconds,
                  "Fewer steps, but three, where a measurement would take longer than this; 0: never");
   app.add_flag("--stages", options.stages, "One more step with events around each operation: where the time goes");

@@ -38,16 +38,26 @@ TEST(ResultFile, AddsToEveryLineWhatItIsOf) {
   const std::string path = folder.path() / "lines.jsonl";
   const std::array arguments = {"build/bench/some_bench", "--device", "cuda"};
   const RunFacts facts{
-      .command = command_of(arguments.size(), arguments.data()), .commit = "abc1234", .device = "a GPU", .seed = 7};
+      .command = command_of(arguments.size(), arguments.data()), .commit = "abc1234", .device = "cpu (x)", .seed = 7};
   ResultFile(path, "abc1234", std::ios::trunc).write({{"ms", 1.5}}, facts, 0xfeU);
   ResultFile(path, "abc1234", std::ios::app).write({{"ms", 2.5}}, facts, std::nullopt);
   const auto lines = lines_of(path);
   ASSERT_EQ(lines.size(), 2U);
   const nlohmann::json first = {{"ms", 1.5},           {"command", "some_bench --device cuda"},
-                                {"commit", "abc1234"}, {"device", "a GPU"},
+                                {"commit", "abc1234"}, {"device", "cpu (x)"},
                                 {"seed", 7},           {"output_hash", "00000000000000fe"}};
   EXPECT_EQ(lines[0], first);
   EXPECT_TRUE(lines[1].at("output_hash").is_null());
+}
+
+TEST(ResultFile, NamesAGpu) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() / "lines.jsonl";
+  ResultFile(path, "c", std::ios::trunc)
+      .write({}, {.command = "", .commit = "c", .device = "cuda:0 (NVIDIA H200)", .seed = 1}, std::nullopt);
+  const nlohmann::json line = lines_of(path).at(0);
+  EXPECT_EQ(line.at("gpu"), "cuda:0 (NVIDIA H200)");
+  EXPECT_FALSE(line.contains("device"));
 }
 
 TEST(ResultFile, IsNotWrittenWithoutACommit) {

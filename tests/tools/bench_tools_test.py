@@ -12,6 +12,7 @@ from unittest import mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
 import bench_table  # noqa: E402 (the line above finds it)
+import compare_operations  # noqa: E402
 import compare_with_transformers  # noqa: E402
 
 
@@ -36,6 +37,20 @@ class Compare(unittest.TestCase):
 
     def test_a_cell_without_peer_has_no_ratio(self):
         self.assertIn(" - ", compare_with_transformers.table([line("model", 65000.0)]).splitlines()[1])
+
+
+class CompareOperations(unittest.TestCase):
+    def test_sets_an_operation_beside_its_peer(self):
+        lines = [{"bench": "peer/moe/a", "rate": 500.0, "unit": "TFLOP/s"}, {"bench": "moe/a", "rate": 600.0, "unit": "TFLOP/s"},
+                 {"bench": "moe/b", "rate": 3.0, "unit": "TB/s"}]
+        rows = [row.split() for row in compare_operations.table(lines).splitlines()]
+        self.assertEqual(rows[1:], [["moe/a", "500.0", "600.0", "TFLOP/s", "1.20"], ["moe/b", "-", "3.0", "TB/s", "-"]])
+
+    def test_an_unknown_group_is_an_error(self):
+        arguments = ["compare_operations.py", "--commit", "c", "--groups", "moe,nothing"]
+        with mock.patch.object(sys, "argv", arguments), self.assertRaises(SystemExit) as raised:
+            compare_operations.main()
+        self.assertIn("nothing", str(raised.exception))
 
 
 class Table(unittest.TestCase):

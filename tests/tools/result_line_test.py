@@ -19,6 +19,11 @@ class ResultLine(unittest.TestCase):
         self.assertEqual(line, {"ms": 1.5, "command": "a b", "commit": "c", "device": "d", "seed": 7,
                                 "output_hash": "ba7816bf8f01cfea"})
 
+    def test_names_a_gpu(self):
+        line = result_line.result_line({}, command="", commit="c", device="NVIDIA H200", seed=1, output=None)
+        self.assertEqual(line["gpu"], "NVIDIA H200")
+        self.assertNotIn("device", line)
+
     def test_has_no_hash_where_there_is_no_output(self):
         line = result_line.result_line({}, command="", commit="c", device="", seed=1, output=None)
         self.assertIsNone(line["output_hash"])

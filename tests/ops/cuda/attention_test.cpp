@@ -131,6 +131,28 @@ TEST_P(CudaAttention, MatchesTheReferenceOverCachedExtents) {
   }
 }
 
+// Each block has several works, of one tile of keys and of more: its buffers are used again and again, and works begin at
+// each of them.
+TEST_P(CudaAttention, ManyWorksForEachBlock) {
+  const HeadSizes sizes{8, 8, 64};
+  Random random(250);
+  SCOPED_TRACE(random.seed());
+  std::vector<Sequence> sequences;
+  for (int i = 0; i < 60; ++i) sequences.push_back(random_sequence(random, DType::kBf16, sizes, random.integer(1, 300)));
+  std::vector<Cut> cuts;
+  for (const Sequence& sequence : sequences) cuts.push_back({&sequence, sequence.tokens(), 0, {}});
+  expect_matches(sizes, cuts);
+}
+
+TEST_P(CudaAttention, ManyTilesOfKeys) {
+  for (const HeadSizes& sizes : {HeadSizes{2, 1, 128}, HeadSizes{1, 1, 64}}) {
+    Random random(251);
+    SCOPED_TRACE(random.seed());
+    const Sequence sequence = random_sequence(random, DType::kBf16, sizes, 2'050);
+    expect_matches(sizes, {{&sequence, 2'050, 1'840, {800, 16, 1'024}}});
+  }
+}
+
 // The score of one key towers over the others: a mistake in the running maximum shows.
 TEST_P(CudaAttention, LargeScoresAnywhere) {
   const HeadSizes sizes{2, 1, 128};

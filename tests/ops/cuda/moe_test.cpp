@@ -241,6 +241,16 @@ TEST_P(CudaMoe, SeveralTilesEachWay) {
   EXPECT_TRUE(matches(GpuLayer(gpu(), layer).run(tokens).floats(), expected_moe(layer, tokens)));
 }
 
+// Each cluster has several tiles, of 9 and of 3 steps of k: its four buffers are used again and again, and tiles begin at
+// each of them.
+TEST_P(CudaMoe, ManyTilesForEachCluster) {
+  Random random(136);
+  SCOPED_TRACE(random.seed());
+  const ExpertLayer layer(random, DType::kBf16, 128, {.hidden = 576, .intermediate = 192});
+  const Tokens tokens = random_tokens(random, DType::kBf16, layer, 300, 8, Routing::kUniform);
+  EXPECT_TRUE(matches(GpuLayer(gpu(), layer).run(tokens).floats(), expected_moe(layer, tokens)));
+}
+
 TEST_P(CudaMoe, ATokenHasTheSameBitsWhateverIsBesideIt) {
   Random random(133);
   SCOPED_TRACE(random.seed());

@@ -206,8 +206,8 @@ class Bench final {
     int32_t warm_up;
     int32_t steps;
   };
-  /// Fewer where they would take longer than a cell may: at least one warm-up step, which this runs, and three more. More
-  /// before them where warming up must last.
+  /// Fewer where they would take longer than a cell may: at least one warm-up step, which this runs, and three more.
+  /// More before them where warming up must last.
   [[nodiscard]] Runs runs_of(BenchRanks& ranks, const ForwardStep& step) const {
     if (options_.cell_seconds <= 0 && options_.warm_up_seconds <= 0) return {options_.warm_up, options_.steps};
     const double seconds = ranks.run(step, 0, 1).seconds;

@@ -131,14 +131,15 @@ TEST_P(CudaAttention, MatchesTheReferenceOverCachedExtents) {
   }
 }
 
-// Each block has several works, of one tile of keys and of more: its buffers are used again and again, and works begin at
-// each of them.
+// Each block has several works, of one tile of keys and of more: its buffers are used again and again, and works begin
+// at each of them.
 TEST_P(CudaAttention, ManyWorksForEachBlock) {
   const HeadSizes sizes{8, 8, 64};
   Random random(250);
   SCOPED_TRACE(random.seed());
   std::vector<Sequence> sequences;
-  for (int i = 0; i < 60; ++i) sequences.push_back(random_sequence(random, DType::kBf16, sizes, random.integer(1, 300)));
+  for (int i = 0; i < 60; ++i)
+    sequences.push_back(random_sequence(random, DType::kBf16, sizes, random.integer(1, 300)));
   std::vector<Cut> cuts;
   for (const Sequence& sequence : sequences) cuts.push_back({&sequence, sequence.tokens(), 0, {}});
   expect_matches(sizes, cuts);

@@ -241,8 +241,8 @@ TEST_P(CudaMoe, SeveralTilesEachWay) {
   EXPECT_TRUE(matches(GpuLayer(gpu(), layer).run(tokens).floats(), expected_moe(layer, tokens)));
 }
 
-// Each cluster has several tiles, of 9 and of 3 steps of k: its four buffers are used again and again, and tiles begin at
-// each of them.
+// Each cluster has several tiles, of 9 and of 3 steps of k: its four buffers are used again and again, and tiles begin
+// at each of them.
 TEST_P(CudaMoe, ManyTilesForEachCluster) {
   Random random(136);
   SCOPED_TRACE(random.seed());

@@ -56,8 +56,7 @@ TEST_F(CudaRows, MetadataSurvivesMoreThanTheRingHolds) {
   for (size_t round = 0; round < outs.size(); ++round) {
     const HostTensor got = gpu().download(outs[round]);
     int64_t wrong = 0;
-    for (int64_t t = 0; t < kTokens; ++t)
-      wrong += got.at(t) == table.at(all[round][static_cast<size_t>(t)]) ? 0 : 1;
+    for (int64_t t = 0; t < kTokens; ++t) wrong += got.at(t) == table.at(all[round][static_cast<size_t>(t)]) ? 0 : 1;
     EXPECT_EQ(wrong, 0) << round;
   }
 }

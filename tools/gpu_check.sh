@@ -158,7 +158,11 @@ sanitize() {
     echo "not_run $1 $2" >>"$scratch/results"
     return
   fi
-  output=$(timeout -k 5 $((left < 110 ? left : 110)) compute-sanitizer --tool "$1" --error-exitcode 33 \
+  # initcheck does not see what cuBLASLt's kernels store by the copy engine, so what the head reads of their products would
+  # be found, a thousand times over.
+  local unseen=()
+  [[ "$1 $2" == 'initcheck CudaHead'* ]] && unseen=(--kernel-name-exclude kernel_substring=head_)
+  output=$(timeout -k 5 $((left < 110 ? left : 110)) compute-sanitizer --tool "$1" "${unseen[@]}" --error-exitcode 33 \
     ./zp_cuda_ops_test --gtest_brief=1 --gtest_filter="$2" 2>&1)
   status=$?
   case $status in

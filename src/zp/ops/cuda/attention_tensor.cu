@@ -327,6 +327,7 @@ class Multiply {
   // Reads the work whose queries are to be used next; its first keys are there.
   __device__ void begin() {
     const Work work = shared_.works[queries_];
+    __syncwarp();  // the first lane will let it go, once the queries have been read
     rows_ = work.rows;
     key_tiles_ = work.key_tiles;
     last_ = work.last != 0;

@@ -1,7 +1,7 @@
 // What the operations reach on a GPU at the shapes of real models: a table, and a JSON line a measurement.
 //   build-cuda/bench/cuda_bench [--json FILE --commit HASH] [--only PREFIX] [--device N]
-// A figure is the median of five samples, each of as many runs as fill some tens of milliseconds, on random data, timed
-// by events on the stream.
+// A figure is the median of five samples, each of as many runs as fill some tens of milliseconds, after 0.3 s of the
+// same, on random data, timed by events on the stream.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

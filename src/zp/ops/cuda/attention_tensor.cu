@@ -326,8 +326,7 @@ class Multiply {
 
   // Reads the work whose queries are to be used next; its first keys are there.
   __device__ void begin() {
-    const Work work = shared_.works[queries_];
-    __syncwarp();  // the first lane will let it go, once the queries have been read
+    const Work work = read_work();
     rows_ = work.rows;
     key_tiles_ = work.key_tiles;
     last_ = work.last != 0;
@@ -339,6 +338,15 @@ class Multiply {
       top_[i] = -INFINITY;
       sum_[i] = 0;
     }
+  }
+  // The first lane reads it for its warp: no other has to be done when that lane lets the place go.
+  [[nodiscard]] __device__ Work read_work() const {
+    Work work{};
+    if (lane_ == 0) work = shared_.works[queries_];
+    for (int32_t* field :
+         {&work.rows, &work.kv_head, &work.first_row, &work.first_position, &work.key_tiles, &work.last})
+      *field = __shfl_sync(0xffffffffu, *field, 0);
+    return work;
   }
   // Of the work: this thread's row of two.
   [[nodiscard]] __device__ int32_t row_of(int32_t i) const {

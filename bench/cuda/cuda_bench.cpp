@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/cuda/choice_bench.h"
 #include "bench/cuda/gpu_bench.h"
 #include "bench/cuda/row_bench.h"
 #include "zp/base/error.h"
@@ -433,6 +434,7 @@ void run(const BenchOptions& options) {
   bench_layer(bench, qwen_30b, 32768, 4096);
   bench_layer(bench, qwen_235b, 16384, 4096);
   for (const ModelSizes& model : {qwen_30b, qwen_235b}) bench_rows(bench, model, 32768);
+  for (const ModelSizes& model : {qwen_30b, qwen_235b}) bench_choice(bench, model);
   bench_copies(bench);
 }
 

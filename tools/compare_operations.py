@@ -6,8 +6,8 @@ the same temperature: dense products (cuBLAS), products of experts (grouped_mm),
         [--library-path DIRS] [--commit HASH]
 
 A peer's line is named "peer/" and the name of what cuda_bench measures. Both are the median of five samples of some tens
-of milliseconds, after 0.3 s of the same, on normal values of deviation 0.5. A rate is FLOPs of the products over time; of attention, the pairs that
-a causal mask leaves. Takes about two minutes on an H200.
+of milliseconds, after 0.3 s of the same, on normal values of deviation 0.5. A rate is FLOPs of the products over time; of
+attention, the pairs that a causal mask leaves. Takes about two minutes on an H200.
 """
 
 import argparse

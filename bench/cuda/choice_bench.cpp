@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "zp/base/error.h"
+#include "zp/device/cuda/handle.h"
 #include "zp/ops/cuda/cuda_ops.h"
 
 namespace zp::bench {
@@ -26,13 +27,13 @@ class FreeProduct final {
   FreeProduct(Bench& bench, int64_t tokens, int64_t n, int64_t k)
       : workspace_(bench.device().allocate(kWorkspaceBytes)) {
     bench.device().bind();
-    check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
+    check_blas(cublasLtCreate(handle_.put()), "cublasLtCreate");
     check_blas(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check_blas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
                "cublasLtMatmulDescSetAttribute");
-    const auto [rows, columns, inner] = std::array{static_cast<uint64_t>(n), static_cast<uint64_t>(tokens),
-                                                   static_cast<uint64_t>(k)};
+    const auto [rows, columns, inner] =
+        std::array{static_cast<uint64_t>(n), static_cast<uint64_t>(tokens), static_cast<uint64_t>(k)};
     check_blas(cublasLtMatrixLayoutInit(&weight_, CUDA_R_16BF, inner, rows, k), "cublasLtMatrixLayoutInit");
     check_blas(cublasLtMatrixLayoutInit(&x_, CUDA_R_16BF, inner, columns, k), "cublasLtMatrixLayoutInit");
     check_blas(cublasLtMatrixLayoutInit(&out_, CUDA_R_16BF, rows, columns, n), "cublasLtMatrixLayoutInit");
@@ -42,25 +43,23 @@ class FreeProduct final {
                                                     &kWorkspaceBytes, sizeof kWorkspaceBytes),
                "cublasLtMatmulPreferenceSetAttribute");
     int count = 0;
-    check_blas(cublasLtMatmulAlgoGetHeuristic(handle_, &operation_, &weight_, &x_, &out_, &out_, &preference, 1,
+    check_blas(cublasLtMatmulAlgoGetHeuristic(handle_.get(), &operation_, &weight_, &x_, &out_, &out_, &preference, 1,
                                               &choice_, &count),
                "cublasLtMatmulAlgoGetHeuristic");
+    check_blas(count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
   }
-  FreeProduct(const FreeProduct&) = delete;
-  FreeProduct& operator=(const FreeProduct&) = delete;
-  ~FreeProduct() { (void)cublasLtDestroy(handle_); }
 
   void run(cudaStream_t stream, const std::byte* x, const std::byte* weight, std::byte* out) {
     const float one = 1;
     const float zero = 0;
-    check_blas(cublasLtMatmul(handle_, &operation_, &one, weight, &weight_, x, &x_, &zero, out, &out_, out, &out_,
+    check_blas(cublasLtMatmul(handle_.get(), &operation_, &one, weight, &weight_, x, &x_, &zero, out, &out_, out, &out_,
                               &choice_.algo, workspace_.data(), kWorkspaceBytes, stream),
                "cublasLtMatmul");
   }
 
  private:
   Buffer workspace_;
-  cublasLtHandle_t handle_ = nullptr;
+  cuda::Handle<cublasLtHandle_t, &cublasLtDestroy> handle_;
   cublasLtMatmulDescOpaque_t operation_{};
   cublasLtMatrixLayoutOpaque_t weight_{};
   cublasLtMatrixLayoutOpaque_t x_{};

@@ -28,8 +28,8 @@ inline constexpr size_t kAttentionMetadataMax = kSegmentBytes - 4096;
   return static_cast<size_t>(blocks) * kBlockEntry + static_cast<size_t>(tiles) * kTileEntry + kSequenceEntry;
 }
 
-/// Tokens of a step for which what embed() sends fits a segment: an id a token. Other operations send less for a token,
-/// but attention(), which sends sequence by sequence.
+/// Tokens of a step for which what embed() sends fits a segment: an id a token. Other operations of an engine work on
+/// chunks (at most 8 MiB: ids and positions for route()), but attention(), which sends sequence by sequence.
 inline constexpr int64_t kEmbeddedTokensMax = static_cast<int64_t>(kSegmentBytes / sizeof(int32_t));
 /// The most tokens that a sequence may have, cached ones included, so that attention() can send what it needs of it.
 /// `heads`: query heads a kv head.
@@ -39,6 +39,14 @@ inline constexpr int64_t kEmbeddedTokensMax = static_cast<int64_t>(kSegmentBytes
   const size_t four = attention_metadata_bytes(kBlocks, heads) - attention_metadata_bytes(0, 0);
   const size_t most = (kAttentionMetadataMax - attention_metadata_bytes(0, 1)) / four;
   return std::min(static_cast<int64_t>(most) * kBlocks * kKvBlockTokens, kEmbeddedTokensMax);
+}
+
+/// The most tokens that moe() may be given: the grouped product finds rows by 32-bit numbers of 8 elements.
+[[nodiscard]] constexpr int64_t moe_tokens_max(int64_t chosen, int64_t hidden, int64_t intermediate) noexcept {
+  constexpr int64_t kElementsMax = (int64_t{1} << 32) * 8;
+  constexpr int64_t kTile = 64;  // what rows between the two products are padded to (cuda/expert_layout.h)
+  const int64_t wide = std::max({hidden, chosen * ((intermediate + kTile - 1) / kTile * kTile), int64_t{1}});
+  return kElementsMax / wide;
 }
 
 }  // namespace zp::cuda

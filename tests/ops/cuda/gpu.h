@@ -15,12 +15,12 @@ namespace zp::test {
 
 /// Sizes large enough for every test on a GPU.
 [[nodiscard]] inline OpsLimits gpu_limits() {
-  return {.moe_tokens = 700,
+  return {.moe_tokens = 5000,
           .experts_per_token = 8,
           .experts = 128,
           .expert = {.hidden = 576, .intermediate = 448},
           .head_dim = 256,
-          .linear_k = 4096,
+          .linear_k = 8192,
           .head_rows = 64,
           .vocabulary = 70'000};
 }
@@ -61,9 +61,17 @@ class Gpu final {
   }
   /// Poisoned, as a HostTensor is.
   [[nodiscard]] GpuTensor poisoned(DType dtype, const Shape& shape) { return upload(HostTensor(dtype, shape)); }
-  [[nodiscard]] HostTensor download(const GpuTensor& from) {
-    HostTensor to(from.view().dtype(), from.view().shape());
-    stream_->copy(to.view().data(), from.view().data(), from.view().size_bytes());
+  /// The same for large ones: NaN everywhere, without a copy on the host.
+  [[nodiscard]] GpuTensor filled_with_nan(DType dtype, const Shape& shape) {
+    GpuTensor to(device_, dtype, shape);
+    stream_->fill(to.view().data(), std::byte{0xff}, to.view().size_bytes());
+    return to;
+  }
+  [[nodiscard]] HostTensor download(const GpuTensor& from) { return download_rows(from, 0, from.view().dim(0)); }
+  [[nodiscard]] HostTensor download_rows(const GpuTensor& from, int64_t first, int64_t count) {
+    const ConstTensorView rows = from.view().rows(first, count);
+    HostTensor to(rows.dtype(), rows.shape());
+    stream_->copy(to.view().data(), rows.data(), rows.size_bytes());
     stream_->synchronize();
     return to;
   }

@@ -105,6 +105,47 @@ TEST_F(CudaLinear, ARowHasTheSameBitsWhateverIsBesideIt) {
   }
 }
 
+// The products of the models that are measured, and the head's slices, for up to as many tokens as one product has:
+// rows that are alike have results that are.
+TEST_F(CudaLinear, ARowOfARealModelHasTheSameBitsWhateverIsBesideIt) {
+  Random random(33);
+  SCOPED_TRACE(random.seed());
+  constexpr int64_t kRows = 129;
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{5120, 2048},
+                             {2048, 4096},
+                             {128, 2048},
+                             {9216, 4096},
+                             {4096, 8192},
+                             {128, 4096},
+                             {32768, 2048},
+                             {20864, 4096}}) {
+    std::vector<int64_t> again;  // few rows of weights, many times: quickly drawn
+    for (int64_t r = 0; r < n; ++r) again.push_back(r % 101);
+    const PackedMatrix weight = gpu().pack(random.tensor(DType::kBf16, {101, k}).pick(again));
+    const HostTensor x = random.tensor(DType::kBf16, {kRows, k});
+    const GpuTensor some = gpu().upload(x);
+    for (const DType type : {DType::kF32, DType::kBf16}) {
+      const HostTensor wanted = run(x, weight, type);
+      for (const int64_t tokens : {1, 7, 2'049, 16'384, 65'536}) {
+        if (tokens * n > int64_t{16'384} * 20'864) continue;  // the head has few rows
+        GpuTensor many(gpu().device(), DType::kBf16, {tokens, k});
+        GpuTensor out = gpu().filled_with_nan(type, {tokens, n});
+        for (int64_t first = 0; first < tokens; first += kRows) {
+          const int64_t count = std::min(kRows, tokens - first);
+          gpu().stream().copy(many.view().rows(first, count).data(), some.view().data(),
+                              some.view().rows(0, count).size_bytes());
+        }
+        gpu().ops().linear(gpu().stream(), {.x = many.view(), .weight = &weight, .out = out.view()});
+        for (const int64_t first : {int64_t{0}, tokens / 2 / kRows * kRows, (tokens - 1) / kRows * kRows}) {
+          const int64_t count = std::min(kRows, tokens - first);
+          EXPECT_TRUE(same_bytes(gpu().download_rows(out, first, count).bytes(), wanted.row_bytes(0, count)))
+              << n << 'x' << k << ", rows from " << first << " of " << tokens;
+        }
+      }
+    }
+  }
+}
+
 // More tokens than one product of cuBLASLt's has: the last rows are what they are by themselves, in all three kinds of
 // product, and the others are there too.
 TEST_F(CudaLinear, TakesMoreTokensThanAnAlgorithmWasAskedAbout) {

@@ -251,6 +251,19 @@ TEST_P(CudaMoe, ManyTilesForEachCluster) {
   EXPECT_TRUE(matches(GpuLayer(gpu(), layer).run(tokens).floats(), expected_moe(layer, tokens)));
 }
 
+// More tiles of slots than are worked on at a time, of an expert that all tokens go to beside some that have a few.
+TEST_P(CudaMoe, MoreSlotsThanABandOfTiles) {
+  Random random(137);
+  SCOPED_TRACE(random.seed());
+  const ExpertLayer layer(random, DType::kBf16, 6, {.hidden = 264, .intermediate = 136});
+  const GpuLayer packed(gpu(), layer);
+  for (const int64_t count : {2049, 5000})
+    for (const Routing routing : {Routing::kOne, Routing::kSkewed}) {
+      const Tokens tokens = random_tokens(random, DType::kBf16, layer, count, 2, routing);
+      EXPECT_TRUE(matches(packed.run(tokens).floats(), expected_moe(layer, tokens))) << count;
+    }
+}
+
 TEST_P(CudaMoe, ATokenHasTheSameBitsWhateverIsBesideIt) {
   Random random(133);
   SCOPED_TRACE(random.seed());

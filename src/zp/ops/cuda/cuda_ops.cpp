@@ -277,7 +277,9 @@ void CudaOps::moe(Stream& stream, const MoeArgs& args) {
     };
     sort_assignments(args, on);
     const auto ended = [&](std::string_view stage) {
-      if (args.observer != nullptr) args.observer->end_stage(stream, stage);
+      if (args.observer == nullptr) return;
+      CUDA_CHECK(cudaGetLastError(), device_.index());  // what it calls may have last errors of its own
+      args.observer->end_stage(stream, stage);
     };
     ended("sort");
     GroupedGemmParams params{.x = bits(args.x),

@@ -26,6 +26,12 @@ void refuse_sizes(const OpsLimits& limits) {
   if (limits.experts_per_token > cuda::kChosenMax)
     refuse("a number of experts a token of", limits.experts_per_token, "at most 32");
   if (limits.expert.hidden % 8 != 0) refuse("hidden size", limits.expert.hidden, "a multiple of 8");
+  if (const int64_t most =
+          cuda::moe_tokens_max(limits.experts_per_token, limits.expert.hidden, limits.expert.intermediate);
+      limits.moe_tokens > most)
+    fail(ErrorCode::kUnsupported,
+         "chunks of {} tokens are not supported on a GPU: with {} experts a token, of {} x {}, they may have {}",
+         limits.moe_tokens, limits.experts_per_token, limits.expert.hidden, limits.expert.intermediate, most);
 }
 
 }  // namespace

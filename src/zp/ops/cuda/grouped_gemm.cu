@@ -353,7 +353,8 @@ __device__ void multiply(const GroupedGemmParams& p, const Shared& shared) {
     const Tile tile = next;
     const int32_t rows_left = tile.rows - group * kGroupRows;
     if (rows_left <= 0) {
-      // Nothing to multiply, but the buffers go round.
+      // Nothing to multiply, but the buffers go round, once all lanes know which tile this is.
+      __syncwarp();
       for (int32_t k = 0; k < p.k_tiles; ++k, turn.next()) {
         ptx::wait_barrier(shared.full + turn.stage * 8, turn.parity);
         if (reports) ptx::arrive_in_cluster(empty + turn.stage * 8);

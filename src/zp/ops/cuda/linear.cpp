@@ -64,17 +64,13 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 Linear::Linear(CudaDevice& device) : device_(device.index()), workspace_(device.allocate(kWorkspaceBytes)) {
   device.bind();
-  check_blas(cublasLtCreate(&handle_), "cublasLtCreate", device_);
-  check_blas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate",
+  check_blas(cublasLtCreate(handle_.put()), "cublasLtCreate", device_);
+  check_blas(cublasLtMatmulDescCreate(operation_.put(), CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate",
              device_);
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
-             "cublasLtMatmulDescSetAttribute", device_);
-}
-
-Linear::~Linear() {
-  if (operation_ != nullptr) (void)cublasLtMatmulDescDestroy(operation_);
-  if (handle_ != nullptr) (void)cublasLtDestroy(handle_);
+  check_blas(
+      cublasLtMatmulDescSetAttribute(operation_.get(), CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed)),
+      "cublasLtMatmulDescSetAttribute", device_);
 }
 
 // An algorithm has been asked about kTokensMax tokens, and a row has the same bits whatever is beside it: so more
@@ -111,8 +107,8 @@ void Linear::run_part(const CudaStream& stream, const Args& args) {
   auto* weight = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.weight);
   auto* x = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.x);
   auto* out = const_cast<cublasLtMatrixLayoutOpaque_t*>(&layouts.out);
-  check_blas(cublasLtMatmul(handle_, operation_, &one, args.weight, weight, args.x, x, &kept, args.out, out, args.out,
-                            out, &choice.algorithm, workspace_.data(), kWorkspaceBytes, stream.get()),
+  check_blas(cublasLtMatmul(handle_.get(), operation_.get(), &one, args.weight, weight, args.x, x, &kept, args.out, out,
+                            args.out, out, &choice.algorithm, workspace_.data(), kWorkspaceBytes, stream.get()),
              "cublasLtMatmul", device_);
 }
 
@@ -138,8 +134,8 @@ Linear::Choice Linear::choose(const Shape& shape) const {
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, operation_, &layouts.weight, &layouts.x, &layouts.out, &layouts.out,
-                                     &preference, kCandidates, results.data(), &count);
+      cublasLtMatmulAlgoGetHeuristic(handle_.get(), operation_.get(), &layouts.weight, &layouts.x, &layouts.out,
+                                     &layouts.out, &preference, kCandidates, results.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic", device_);
   const auto found = std::span(results).first(static_cast<size_t>(count));
@@ -149,8 +145,8 @@ Linear::Choice Linear::choose(const Shape& shape) const {
     const bool serves_all = std::ranges::all_of(kOtherTokens, [&](int64_t tokens) {
       Layouts other(tokens, shape.n, shape.k, shape.out_is_f32, device_);
       cublasLtMatmulHeuristicResult_t checked{};
-      return cublasLtMatmulAlgoCheck(handle_, operation_, &other.weight, &other.x, &other.out, &other.out, &result.algo,
-                                     &checked) == CUBLAS_STATUS_SUCCESS &&
+      return cublasLtMatmulAlgoCheck(handle_.get(), operation_.get(), &other.weight, &other.x, &other.out, &other.out,
+                                     &result.algo, &checked) == CUBLAS_STATUS_SUCCESS &&
              checked.workspaceSize <= kWorkspaceBytes;
     });
     if (serves_all) return {.has_algorithm = true, .algorithm = result.algo};

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "zp/device/cuda/cuda_device.h"
+#include "zp/device/cuda/handle.h"
 #include "zp/ops/cuda/kernels.h"
 
 namespace zp::cuda {
@@ -16,9 +17,6 @@ namespace zp::cuda {
 class Linear final {
  public:
   explicit Linear(CudaDevice& device);
-  Linear(const Linear&) = delete;
-  Linear& operator=(const Linear&) = delete;
-  ~Linear();
 
   struct Args {
     const Bits16* x = nullptr;       // [tokens, k]
@@ -54,8 +52,8 @@ class Linear final {
   const Choice& find(const Shape& shape);
 
   int32_t device_;
-  cublasLtHandle_t handle_ = nullptr;
-  cublasLtMatmulDesc_t operation_ = nullptr;
+  Handle<cublasLtHandle_t, &cublasLtDestroy> handle_;
+  Handle<cublasLtMatmulDesc_t, &cublasLtMatmulDescDestroy> operation_;
   Buffer workspace_;
   std::map<Shape, Choice> choices_;
 };

@@ -43,7 +43,9 @@ def shape_of(line):
 
 
 def series_of(line):
-    return "resident" if line["experts"] == "resident" else f"{line['experts']} {line['mode']}"
+    place = "resident" if line["experts"] == "resident" else f"{line['experts']} {line['mode']}"
+    skew = line.get("expert_skew_asked") or 1
+    return place if skew == 1 else f"{place} skew {skew:g}"
 
 
 def print_table(lines):
@@ -103,8 +105,10 @@ def document(parts, height):
 
 
 def draw_shapes(lines):
-    """A panel a model: tokens/s of each shape, the peer beside the engine."""
-    lines = [r for r in lines if r["bench"] in BAR_COLOURS and r["experts"] == "resident"]
+    """A panel a model: tokens/s of each shape that the peer was measured at, the peer beside the engine."""
+    both = {(model_of(r), shape_of(r)) for r in lines if r["bench"] == "model_peer"}
+    lines = [r for r in lines if r["bench"] in BAR_COLOURS and series_of(r) == "resident"]
+    lines = [r for r in lines if (model_of(r), shape_of(r)) in both]
     parts = []
     legend(parts, [(BAR_NAMES[bench], BAR_COLOURS[bench]) for bench in BAR_COLOURS])
     top = TOP
@@ -132,8 +136,10 @@ def draw_shapes(lines):
 
 
 def draw_sweep(lines):
-    """A panel a model: tokens/s over tokens a step, a line for each place of experts and way to get them."""
-    lines = [r for r in lines if r["bench"] == "model_sweep"]
+    """A panel a model that was swept: tokens/s over tokens a step, a line for each place of experts and way to get
+    them, with what was measured of experts on the host besides."""
+    swept = {model_of(r) for r in lines if r["bench"] == "model_sweep"}
+    lines = [r for r in lines if model_of(r) in swept and (r["bench"] == "model_sweep" or r["experts"] == "host")]
     parts = []
     legend(parts, list(LINE_COLOURS.items()))
     top = TOP
@@ -149,7 +155,7 @@ def draw_sweep(lines):
         parts.append(text(LEFT, top - 12, f"{model}: tokens/s over tokens a step", 12, "start"))
         axis(parts, top, bound, WIDTH - 20)
         for count in tokens:
-            parts.append(text(x_of(count), top + HEIGHT + 16, f"{count:,}", 9))
+            parts.append(text(x_of(count), top + HEIGHT + 16, f"{count / 1000:.0f}K" if count >= 1000 else str(count), 9))
         for name, colour in LINE_COLOURS.items():
             found = sorted((r["tokens"], r["tokens_per_s_per_gpu"]) for r in of_model if series_of(r) == name)
             points = [(x_of(count), top + HEIGHT * (1 - rate / bound)) for count, rate in found]

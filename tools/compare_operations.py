@@ -138,12 +138,13 @@ def measure(arguments, group):
     if arguments.library_path:
         environment["LD_LIBRARY_PATH"] = arguments.library_path
     command = [arguments.bench, "--only", group + "/", "--commit", arguments.commit, "--json", str(out)]
-    ours = subprocess.run(command, env=environment, check=False, stdout=subprocess.DEVNULL)
+    ours = compare_with_transformers.run_side(command, env=environment, stdout=subprocess.DEVNULL)
     text = peers.stdout + (out.read_text(encoding="utf-8") if out.exists() else "")
     out.unlink(missing_ok=True)
-    if peers.returncode or ours.returncode:
-        print(f"{group}: exit codes {peers.returncode} (peer) and {ours.returncode}", file=sys.stderr)
-    return compare_with_transformers.lines_of(text), peers.returncode == 0 and ours.returncode == 0
+    codes = (peers.returncode, ours.returncode if ours else None)
+    if codes != (0, 0):
+        print(f"{group}: exit codes {codes[0]} (peer) and {codes[1]}", file=sys.stderr)
+    return compare_with_transformers.lines_of(text), codes == (0, 0)
 
 
 def table(lines):
@@ -164,7 +165,7 @@ def main():
     parser.add_argument("--bench", default="build-cuda/bench/cuda_bench")
     parser.add_argument("--library-path", default="", help="LD_LIBRARY_PATH of the bench alone")
     parser.add_argument("--groups", default="moe,attention,dense,copy", help="in this order")
-    parser.add_argument("--json", default="operations.jsonl")
+    parser.add_argument("--json", default="operations.jsonl", help="append a JSON line an operation to this file")
     result_line.add_commit_option(parser)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
@@ -176,7 +177,7 @@ def main():
     if unknown := set(groups) - PEERS.keys():
         sys.exit(f"--groups has {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
     lines, all_ran = [], True
-    with open(arguments.json, "w", encoding="utf-8") as out:
+    with open(arguments.json, "a", encoding="utf-8") as out:
         for group in groups:
             found, ran = measure(arguments, group)
             out.writelines(json.dumps(line) + "\n" for line in found)

@@ -162,12 +162,21 @@ def lines_of(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+def run_side(command, **options):
+    """Whether it fails is seen by the cells that are missing; None if there is no such program."""
+    try:
+        return subprocess.run(command, check=False, **options)
+    except OSError as error:
+        print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+        return None
+
+
 def measure_peer(arguments, model, layers, shapes):
     command = [sys.executable, __file__, "--peer", f"{model}:{layers}", "--shapes", ",".join(shapes)]
     command += ["--cell-seconds", str(arguments.cell_seconds), "--warm-up-seconds", str(arguments.warm_up_seconds)]
     command += ["--commit", arguments.commit, "--seed", str(arguments.seed)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    return lines_of(done.stdout)
+    done = run_side(command, stdout=subprocess.PIPE, text=True)
+    return lines_of(done.stdout) if done else []
 
 
 def measure_engine(arguments, model, layers, shapes):
@@ -179,12 +188,18 @@ def measure_engine(arguments, model, layers, shapes):
     environment = os.environ.copy()
     if arguments.library_path:
         environment["LD_LIBRARY_PATH"] = arguments.library_path
-    subprocess.run(command, env=environment, check=False, stdout=sys.stderr)
+    run_side(command, env=environment, stdout=sys.stderr)
     if not out.exists():
         return []
     text = out.read_text(encoding="utf-8")
     out.unlink()
     return lines_of(text)
+
+
+def missing_cells(side, model, shapes, found):
+    """Of `shapes`, those that no line is of, in words."""
+    there = {f"{line['requests']}x{line['context']}" for line in found}
+    return [f"{model} {shape} by {side}" for shape in shapes if shape not in there]
 
 
 def table(lines):
@@ -211,7 +226,7 @@ def main():
     parser = argparse.ArgumentParser(description="Measures transformers and this engine on one GPU.")
     parser.add_argument("--bench", default="build-cuda/bench/model_bench")
     parser.add_argument("--library-path", default="", help="LD_LIBRARY_PATH of the bench alone")
-    parser.add_argument("--json", default="model.jsonl")
+    parser.add_argument("--json", default="model.jsonl", help="append a JSON line a cell and side to this file")
     parser.add_argument("--models", default="Qwen3-30B-A3B:48,Qwen3-235B-A22B:22", help="names with their layers")
     parser.add_argument("--shapes", default="32x512,8x4096,1x32768,1x131072")
     parser.add_argument("--skip-peer", default="", help="cells not to measure with transformers: MODEL:SHAPE,...")
@@ -229,21 +244,27 @@ def main():
         return run_peer(arguments)
     lines = []
     skipped = set(filter(None, arguments.skip_peer.split(",")))
-    with open(arguments.json, "w", encoding="utf-8") as out:
+    missing = []
+    with open(arguments.json, "a", encoding="utf-8") as out:
         for model, layers in (entry.split(":") for entry in arguments.models.split(",")):
             shapes = arguments.shapes.split(",")
             peer_shapes = [shape for shape in shapes if f"{model}:{shape}" not in skipped]
             found = []
             if arguments.only != "engine" and peer_shapes:
                 found += measure_peer(arguments, model, int(layers), peer_shapes)
+                missing += missing_cells("transformers", model, peer_shapes, found)
             if arguments.only != "peer":
-                found += measure_engine(arguments, model, int(layers), shapes)
+                ours = measure_engine(arguments, model, int(layers), shapes)
+                missing += missing_cells("the engine", model, shapes, ours)
+                found += ours
             for line in found:
                 out.write(json.dumps(line) + "\n")
             out.flush()
             lines += found
     print(table(lines))
-    return 0
+    if missing:
+        print("not measured:", "; ".join(missing), file=sys.stderr)
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import result_line
 OURS = "prefix-saturation"
 POLICIES = [OURS, "round-robin", "vllm", "least-tokens", "shortest-prefill"]
 SEED = 1  # of orders that are drawn
+PART_OF_WORKLOAD = {"--seed", "--order", "--share", "--arrivals", "--no-sharing", "--mix", "--trace", "--ranks", "--policy"}
 FORMS = {"shuffled": ["--order", "shuffled", "--seed", str(SEED)], "alone": ["--no-sharing"], "timed": ["--arrivals", "trace"]}
 
 
@@ -133,6 +134,11 @@ def arguments():
     result_line.add_commit_option(parser)
     options = parser.parse_args(argv[:split])
     options.commit = result_line.commit_of(options) if options.json else None
+    if options.json:
+        try:
+            options.json.open("a").close()  # before anything is measured
+        except OSError as error:
+            parser.error(f"--json {options.json}: {error.strerror}")
     try:
         options.ranks = [int(ranks) for ranks in options.ranks.split(",")]
     except ValueError:
@@ -141,6 +147,10 @@ def arguments():
         parser.error(f"--jobs is {options.jobs}; it must be at least 1")
     options.workloads = [Workload(text) for text in options.workloads]
     options.extra = argv[split + 1:]
+    for option in options.extra:
+        if option.split("=")[0] in PART_OF_WORKLOAD:
+            parser.error(f"{option} after --: it is part of a workload (paper:shuffled:share=0.1), so that tables and "
+                         f"lines say it")
     return options
 
 

@@ -2,7 +2,7 @@
 """Runs the six-benchmark mix of MoE-Prefill (arXiv 2605.02960, Table 2) through `zeroprefill run`, with prefix caching
 and without, and reports tokens a second and how long the device had nothing to do.
 
-    tools/run_mix.py build/zeroprefill --model MODEL --share 0.02 [--device cuda] [--json FILE] [--seed 1] [-- options of `run`]
+    tools/run_mix.py build-cuda/zeroprefill --model MODEL --share 0.02 [--device cuda] [--json FILE] [--seed 1] [-- options of `run`]
 
 The requests are those of `zeroprefill simulate --mix paper`: token ids with the lengths and the sharing of the mix,
 which any model takes. With --texts DIR the questions of MMLU (behind the five examples of their subject) and of BoolQ
@@ -25,6 +25,7 @@ import tempfile
 
 import result_line
 
+RUNS = ["cached", "step", "alone"]
 LETTERS = [" A", " B", " C", " D"]
 
 
@@ -35,23 +36,50 @@ def arguments():
     parser.add_argument("program", help="build/zeroprefill")
     parser.add_argument("--model", required=True, help="as for `run`: a folder, or random:NAME")
     parser.add_argument("--shape", help="folder or known name whose vocabulary the ids are for; default: the model's")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="cuda", help="default: %(default)s; build/zeroprefill has only cpu")
     parser.add_argument("--share", type=float, default=0.02, help="part of the mix's 73,800 requests")
     parser.add_argument("--longest", type=int, default=0, help="leave out requests of more tokens; 0: none")
     parser.add_argument("--order", choices=["source", "shuffled"], default="source")
     parser.add_argument("--seed", type=int, default=1, help="of a shuffled order, and of a random model")
     parser.add_argument("--texts", type=pathlib.Path, help="folder of real texts")
     parser.add_argument("--kv-cache", help="memory for kept keys and values in the cached run; default: the engine's")
-    parser.add_argument("--runs", default="cached,step,alone")
+    parser.add_argument("--runs", default=",".join(RUNS), help="default: %(default)s")
     parser.add_argument("--idle-max", type=float, default=0.03)
     parser.add_argument("--json", type=pathlib.Path, help="append a JSON line a run to this file")
     result_line.add_commit_option(parser)
     parser.add_argument("--keep", type=pathlib.Path, help="folder for requests, answers and summaries")
     options = parser.parse_args(argv[:split])
     options.run_options = argv[split + 1:]
+    names = options.runs.split(",")
+    if not set(names) <= set(RUNS) or len(set(names)) < len(names):
+        parser.error(f"--runs is '{options.runs}'; it must be of {', '.join(RUNS)}, each once")
+    if not 0 < options.share <= 1:
+        parser.error(f"--share is {options.share}; it must lie in (0, 1]")
+    if options.longest < 0:
+        parser.error(f"--longest is {options.longest}; it must be 0, for all, or more")
+    if not 0 <= options.idle_max <= 1:
+        parser.error(f"--idle-max is {options.idle_max}; it must lie in [0, 1]")
+    if options.texts and not options.texts.is_dir():
+        parser.error(f"--texts: there is no folder {options.texts}")
     options.commit = result_line.commit_of(options) if options.json else None
+    if options.json:
+        try:
+            options.json.open("a").close()  # before anything is measured
+        except OSError as error:
+            parser.error(f"--json {options.json}: {error.strerror}")
     options.shape = options.shape or options.model.removeprefix("random:")
     return options
+
+
+def checked(command, exit_codes=(0,)):
+    """Runs it; what it says where it fails is the last that this says."""
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
+    if finished.returncode not in exit_codes:
+        sys.exit(f"{' '.join(command)}\nfailed:\n{finished.stderr[-3000:]}")
+    return finished.stdout
 
 
 def write_requests(options, folder, alone):
@@ -59,10 +87,12 @@ def write_requests(options, folder, alone):
     path = folder / ("alone.jsonl" if alone else "shared.jsonl")
     command = [options.program, "simulate", "--mix", "paper", "--model", options.shape, "--share", str(options.share),
                "--order", options.order, "--seed", str(options.seed), "--write-requests", str(path)] + (["--no-sharing"] if alone else [])
-    print("requests:", subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip(), flush=True)
+    print("requests:", checked(command).strip(), flush=True)
     rows = [json.loads(line) for line in path.open()]
     if options.longest:
         rows = [row for row in rows if len(row["tokens"]) <= options.longest]
+        if not rows:
+            sys.exit(f"--longest {options.longest} leaves no request")
     if options.texts:
         rows = with_texts(rows, options.texts, alone)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -127,9 +157,7 @@ def run(options, name, rows, folder):
     if options.model.startswith("random:"):
         command += ["--random-seed", str(options.seed)]
     command += options.run_options
-    finished = subprocess.run(command, capture_output=True, text=True)
-    if finished.returncode not in (0, 3):  # 3: some rows have an error, which the summary counts
-        sys.exit(f"{' '.join(command)}\nfailed:\n{finished.stderr[-3000:]}")
+    checked(command, exit_codes=(0, 3))  # 3: some rows have an error, which the summary counts
     return json.loads(summary.read_text())
 
 
@@ -163,8 +191,9 @@ def record(options, name, summary, found):
     """`found`: answers()."""
     if not options.json:
         return
-    line = {"bench": "mix", "run": name, "model": options.model, "share": options.share, "order": options.order,
-            "gpus": len(summary["ranks"] or [1]), "experts": summary["experts"],
+    line = {"bench": "mix", "run": name, "model": options.model, "layers": summary["layers"], "dtype": summary["dtype"],
+            "strategy": summary["strategy"], "texts": options.texts is not None, "share": options.share,
+            "order": options.order, "gpus": len(summary["ranks"] or [1]), "experts": summary["experts"],
             "requests": summary["items"], "errors": summary["errors"], "tokens": summary["prompt_tokens"],
             "cached_tokens": summary["cached_tokens"], "steps": summary["steps"],
             "wall_seconds": summary["wall_seconds"], "tokens_per_s_per_gpu":

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares policies on small seeded workloads in which few long requests are a good part of all the work.
 
-usage: tools/small_workloads.py build/zeroprefill FROM TO
+    tools/small_workloads.py build/zeroprefill FROM TO
 
 Prints, for seeds FROM to TO - 1, what does not come within 1 % of the best other policy, then the worst and the mean.
 Workloads are written as agent calls: four characters a token, equal texts are equal tokens.
 """
+import argparse
 import json
 import math
 import pathlib
@@ -89,9 +90,14 @@ def makespan(binary, trace, ranks, model, policy):
 
 
 def main():
-    if len(sys.argv) != 4:
-        sys.exit(__doc__)
-    binary, first, end = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="build/zeroprefill")
+    parser.add_argument("first", type=int, metavar="FROM")
+    parser.add_argument("end", type=int, metavar="TO", help="more than FROM")
+    options = parser.parse_args()
+    binary, first, end = options.program, options.first, options.end
+    if first >= end:
+        parser.error(f"seeds go from {first} to {end} - 1: there are none")
     ratios = []
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "small.jsonl"

@@ -236,6 +236,9 @@ Command add_simulate(CLI::App& app) {
   add_options(*command, *options);
   return [options] {
     require_safe_outputs(files_of(*options));
+    if (!options->write_requests.empty() && (!options->json.empty() || !options->plot.empty()))
+      fail(ErrorCode::kInvalidArgument, "with --write-requests nothing is simulated, so {} cannot be had",
+           options->json.empty() ? "--plot" : "--json");
     const ChosenModel model = choose_model(options->plan.model);
     if (!options->write_requests.empty()) {
       const Workload workload = make_workload(*options);

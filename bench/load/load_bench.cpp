@@ -152,6 +152,7 @@ void run(const Options& options) {
                  {"model", options.model.empty() ? "small" : options.model},
                  {"layers", ModelFiles(folder).shape().layers},
                  {"dtype", "bf16"},
+                 {"gpus", 1},
                  {"experts", options.experts},
                  {"threads", options.threads > 0 ? options.threads : usable_cores()},
                  {"bytes", last.bytes},

@@ -243,6 +243,16 @@ TEST_F(SimulateCommand, WritesTheRequestsInsteadOfSimulating) {
   EXPECT_LT(count, 500);
 }
 
+TEST_F(SimulateCommand, RefusesReportsOfWhatIsNotSimulated) {
+  const std::string command = "simulate --mix paper --model Qwen3-30B-A3B --share 0.001 --write-requests " +
+                              (folder_.path() / "rows.jsonl").string();
+  for (const std::string option : {"--json", "--plot"}) {
+    const Finished finished = run_program(command + " " + option + " " + (folder_.path() / "report").string());
+    EXPECT_EQ(finished.exit_code, 1);
+    EXPECT_THAT(finished.err, HasSubstr(option + " cannot be had"));
+  }
+}
+
 TEST_F(SimulateCommand, ExpertsLiveWhereTheyAreAskedTo) {
   const std::string command = "simulate --trace " + write_trace() + " --model Qwen3-30B-A3B --ranks 2 --json - ";
   for (const char* experts : {"resident", "gathered", "host"}) {

@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "tools"))
 import bench_table  # noqa: E402 (the line above finds it)
 import compare_operations  # noqa: E402
 import compare_with_transformers  # noqa: E402
+import run_mix  # noqa: E402
 
 
 def line(bench, rate, **others):
@@ -39,6 +40,20 @@ class Compare(unittest.TestCase):
         self.assertIn(" - ", compare_with_transformers.table([line("model", 65000.0)]).splitlines()[1])
 
 
+    def test_what_could_not_be_measured_is_named_and_what_was_stays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "lines.jsonl")
+            path.write_text('{"kept": 1}\n', encoding="utf-8")
+            arguments = ["compare", "--bench", "/nonexistent", "--only", "engine", "--commit", "c", "--shapes", "32x512",
+                         "--models", "Qwen3-30B-A3B:48", "--json", str(path)]
+            errors = io.StringIO()
+            with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stderr(errors), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                self.assertEqual(compare_with_transformers.main(), 1)
+            self.assertEqual(path.read_text(encoding="utf-8"), '{"kept": 1}\n')
+        self.assertIn("Qwen3-30B-A3B 32x512 by the engine", errors.getvalue())
+
+
 class CompareOperations(unittest.TestCase):
     def test_sets_an_operation_beside_its_peer(self):
         lines = [{"bench": "peer/moe/a", "rate": 500.0, "unit": "TFLOP/s"}, {"bench": "moe/a", "rate": 600.0, "unit": "TFLOP/s"},
@@ -51,6 +66,22 @@ class CompareOperations(unittest.TestCase):
         with mock.patch.object(sys, "argv", arguments), self.assertRaises(SystemExit) as raised:
             compare_operations.main()
         self.assertIn("nothing", str(raised.exception))
+
+
+class RunMix(unittest.TestCase):
+    def refusal_of(self, *options):
+        errors = io.StringIO()
+        arguments = ["run_mix.py", "program", "--model", "m", *options]
+        with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stderr(errors), self.assertRaises(SystemExit):
+            run_mix.arguments()
+        return errors.getvalue()
+
+    def test_refuses_what_it_would_not_measure(self):
+        self.assertIn("'alon'", self.refusal_of("--runs", "alon"))
+        self.assertIn("each once", self.refusal_of("--runs", "cached,cached"))
+        self.assertIn("--idle-max is nan", self.refusal_of("--idle-max", "nan"))
+        self.assertIn("--longest is -1", self.refusal_of("--longest", "-1"))
+        self.assertIn("/nonexistent/x", self.refusal_of("--json", "/nonexistent/x", "--commit", "c"))
 
 
 class Table(unittest.TestCase):

@@ -45,6 +45,16 @@ class PolicyTable(unittest.TestCase):
         self.assertIn("1 of 8 comparisons", "\n".join(out))
         self.assertEqual(out[-1], "- paper, 2 ranks: 25.00 % longer than least-tokens (20.00 s, 16.00 s)")
 
+    def test_what_makes_a_workload_is_said_in_its_name(self):
+        finished = self.run_tool("paper", "--ranks", "1", "--", "--model", "m", "--seed", "3")
+        self.assertEqual(finished.returncode, 2)
+        self.assertIn("--seed after --", finished.stderr)
+
+    def test_lines_that_cannot_be_written_are_an_error_before_anything_runs(self):
+        finished = self.run_tool("paper", "--ranks", "1", "--json", "/nonexistent/x", "--commit", "c")
+        self.assertEqual((finished.returncode, finished.stdout), (2, ""))
+        self.assertIn("/nonexistent/x", finished.stderr)
+
     def test_says_so_when_there_is_no_loss(self):
         self.assertTrue(self.run_tool("paper", "--ranks", "1").stdout.endswith("in 0 of 4 comparisons.\n"))
 

@@ -122,7 +122,8 @@ def main() -> None:
     device = torch.cuda.get_device_name() if options.device.startswith("cuda") else options.device
     values = [float(value) for answer in engine for value in answer]
     line = result_line.result_line(
-        {"bench": "real_width", "shape": options.shape, "layers": options.layers, "prompts": len(prompts),
+        {"bench": "real_width", "model": options.shape, "layers": options.layers, "dtype": options.dtype, "gpus": 1,
+         "prompts": len(prompts),
          "engine_difference": ours, "transformers_bf16_difference": theirs,
          "engine_by_prompt": ours_by_prompt, "transformers_bf16_by_prompt": theirs_by_prompt},
         command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]]), commit=commit, device=device, seed=options.seed,

@@ -247,7 +247,7 @@ TEST_F(SimulateCommand, RefusesReportsOfWhatIsNotSimulated) {
   const std::string command = "simulate --mix paper --model Qwen3-30B-A3B --share 0.001 --write-requests " +
                               (folder_.path() / "rows.jsonl").string();
   for (const std::string option : {"--json", "--plot"}) {
-    const Finished finished = run_program(command + " " + option + " " + (folder_.path() / "report").string());
+    const Finished finished = run_program(fmt::format("{} {} {}", command, option, (folder_.path() / "x").string()));
     EXPECT_EQ(finished.exit_code, 1);
     EXPECT_THAT(finished.err, HasSubstr(option + " cannot be had"));
   }

@@ -50,14 +50,14 @@ class OutputHash final {
 /// A file of result lines, or none.
 class ResultFile final {
  public:
-  /// Nothing is written where `path` is empty; else throws kInvalidArgument without a commit, kIo if it cannot be
-  /// opened. `mode`: std::ios::trunc or std::ios::app.
-  ResultFile(const std::string& path, const std::string& commit, std::ios::openmode mode) : path_(path) {
+  /// Lines are appended; none where `path` is empty. Else throws kInvalidArgument without a commit, kIo if it cannot be
+  /// opened.
+  ResultFile(const std::string& path, const std::string& commit) : path_(path) {
     if (path.empty()) return;
     if (commit.empty())
       fail(ErrorCode::kInvalidArgument, "lines are to be written to {}, and --commit does not say of which commit",
            path);
-    file_.open(path, std::ios::out | mode);
+    file_.open(path, std::ios::out | std::ios::app);
     if (!file_) fail(ErrorCode::kIo, "cannot write {}", path);
   }
 

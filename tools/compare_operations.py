@@ -134,6 +134,7 @@ def measure(arguments, group):
     command = [sys.executable, __file__, "--peer", group, "--commit", arguments.commit, "--seed", str(arguments.seed)]
     peers = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     out = pathlib.Path(arguments.json + ".part")
+    out.unlink(missing_ok=True)  # of a run that was ended
     environment = os.environ.copy()
     if arguments.library_path:
         environment["LD_LIBRARY_PATH"] = arguments.library_path
@@ -176,6 +177,7 @@ def main():
     groups = arguments.groups.split(",")
     if unknown := set(groups) - PEERS.keys():
         sys.exit(f"--groups has {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    compare_with_transformers.require_bench(arguments.bench)
     lines, all_ran = [], True
     with open(arguments.json, "a", encoding="utf-8") as out:
         for group in groups:

@@ -162,6 +162,11 @@ def lines_of(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+def require_bench(path):
+    if not os.access(path, os.X_OK):
+        sys.exit(f"--bench: there is no program {path}; it is built with -DZP_BUILD_BENCH=ON")
+
+
 def run_side(command, **options):
     """Whether it fails is seen by the cells that are missing; None if there is no such program."""
     try:
@@ -181,6 +186,7 @@ def measure_peer(arguments, model, layers, shapes):
 
 def measure_engine(arguments, model, layers, shapes):
     out = pathlib.Path(arguments.json + ".part")
+    out.unlink(missing_ok=True)  # of a run that was ended
     command = [arguments.bench, "--model", f"random:{model}", "--layers", str(layers), "--device", "cuda"]
     command += ["--shapes", ",".join(shapes), "--cell-seconds", str(arguments.cell_seconds), "--json", str(out)]
     command += ["--warm-up-seconds", str(arguments.warm_up_seconds)]
@@ -242,6 +248,8 @@ def main():
     arguments.commit = result_line.commit_of(arguments)
     if arguments.peer:
         return run_peer(arguments)
+    if arguments.only != "peer":
+        require_bench(arguments.bench)  # before the peer takes its minutes
     lines = []
     skipped = set(filter(None, arguments.skip_peer.split(",")))
     missing = []

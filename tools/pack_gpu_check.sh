@@ -7,10 +7,13 @@ set -eu
 build=${1:?"usage: $0 <build folder> <folder to make>"}
 target=${2:?"usage: $0 <build folder> <folder to make>"}
 source=$(cd "$(dirname "$0")/.." && pwd)
-mkdir -p "$target/lib" "$target/models" "$target/tests/data"
-for program in zeroprefill tests/zp_cuda_device_test tests/zp_cuda_ops_test tests/zp_cuda_engine_test \
-  tests/zp_cuda_fault_test bench/cuda_bench bench/load_bench bench/model_bench; do
+programs="zeroprefill tests/zp_cuda_device_test tests/zp_cuda_ops_test tests/zp_cuda_engine_test tests/zp_cuda_fault_test
+  bench/cuda_bench bench/load_bench bench/model_bench"
+for program in $programs; do
   [ -x "$build/$program" ] || { echo "$0: $build/$program is not built" >&2; exit 1; }
+done
+mkdir -p "$target/lib" "$target/models" "$target/tests/data"
+for program in $programs; do
   cp -u "$build/$program" "$target/"
   ldd "$build/$program"
 done |

@@ -446,7 +446,7 @@ int main(int argc, char** argv) {
   zp::bench::BenchOptions options;
   app.add_option("--device", options.device, "The GPU's number");
   app.add_option("--only", options.only, "Only measurements whose name begins so");
-  app.add_option("--json", options.json, "Write a JSON line a measurement to this file");
+  app.add_option("--json", options.json, "Append a JSON line a measurement to this file");
   app.add_option("--commit", options.commit, "Noted in the lines");
   CLI11_PARSE(app, argc, argv);
   options.command = zp::bench::command_of(argc, argv);

@@ -39,7 +39,7 @@ struct BenchOptions {
 class Bench final {
  public:
   explicit Bench(const BenchOptions& options)
-      : results_(options.json, options.commit, std::ios::trunc),
+      : results_(options.json, options.commit),
         device_(options.device),
         stream_(device_.create_stream("bench")),
         only_(options.only),

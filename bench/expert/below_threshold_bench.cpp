@@ -265,7 +265,7 @@ Options parse(int argc, char** argv) {
 }
 
 int run(const Options& options) {
-  ResultFile out(options.out, options.commit, std::ios::app);
+  ResultFile out(options.out, options.commit);
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / fmt::format("zp_below_threshold_{}", ::getpid());
   std::filesystem::create_directories(folder);

@@ -109,7 +109,7 @@ ExpertMode mode_of(const std::string& experts) {
 }
 
 void run(const Options& options) {
-  ResultFile results(options.json, options.commit, std::ios::app);
+  ResultFile results(options.json, options.commit);
   const bool own = options.folder.empty();
   const std::filesystem::path folder =
       own ? std::filesystem::temp_directory_path() / fmt::format("zp_load_bench_{}", ::getpid())

@@ -114,9 +114,7 @@ double flops_of(const ModelShape& m, const StepShape& shape) {
 class Bench final {
  public:
   explicit Bench(const Options& options)
-      : options_(options),
-        results_file_(options.json, options.commit, std::ios::trunc),
-        source_(open_source(options.config)) {
+      : options_(options), results_file_(options.json, options.commit), source_(open_source(options.config)) {
     if (!options.hardware.empty()) hardware_ = find_hardware(options.hardware);
     shapes_ = options.sweep_tokens > 0 ? sweep_shapes(options.sweep_tokens, options.sweep_context)
                                        : parse_shapes(options.shapes);
@@ -309,7 +307,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--stages", options.stages, "One more step with events around each operation: where the time goes");
   app.add_option("--hardware", options.hardware,
                  "A name in data/hardware.yaml, for MFU and bounds; cuda: h200 by default");
-  app.add_option("--json", options.json, "Write a JSON line a measurement to this file");
+  app.add_option("--json", options.json, "Append a JSON line a measurement to this file");
   app.add_option("--commit", options.commit, "Noted in the lines");
 }
 

@@ -145,7 +145,8 @@ void TimedOps::moe(Stream& stream, const MoeArgs& args) {
   const auto hidden = static_cast<double>(args.size.hidden);
   const auto intermediate = static_cast<double>(args.size.intermediate);
   const auto element = static_cast<double>(size_of(args.x.dtype()));
-  const double weights = static_cast<double>(args.experts.size()) * hidden * intermediate * element;
+  // Of few slots, at most one expert each is read.
+  const double weights = std::min(static_cast<double>(args.experts.size()), slots) * hidden * intermediate * element;
   const Work gate_up{.kind = StageKind::kExperts,
                      .flops = 4 * slots * hidden * intermediate,
                      .bytes = 2 * weights + bytes_of(args.x) + slots * intermediate * element};

@@ -39,8 +39,8 @@ TEST(ResultFile, AddsToEveryLineWhatItIsOf) {
   const std::array arguments = {"build/bench/some_bench", "--device", "cuda"};
   const RunFacts facts{
       .command = command_of(arguments.size(), arguments.data()), .commit = "abc1234", .device = "cpu (x)", .seed = 7};
-  ResultFile(path, "abc1234", std::ios::trunc).write({{"ms", 1.5}}, facts, 0xfeU);
-  ResultFile(path, "abc1234", std::ios::app).write({{"ms", 2.5}}, facts, std::nullopt);
+  ResultFile(path, "abc1234").write({{"ms", 1.5}}, facts, 0xfeU);
+  ResultFile(path, "abc1234").write({{"ms", 2.5}}, facts, std::nullopt);
   const auto lines = lines_of(path);
   ASSERT_EQ(lines.size(), 2U);
   const nlohmann::json first = {{"ms", 1.5},           {"command", "some_bench --device cuda"},
@@ -53,8 +53,8 @@ TEST(ResultFile, AddsToEveryLineWhatItIsOf) {
 TEST(ResultFile, NamesAGpu) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "lines.jsonl";
-  ResultFile(path, "c", std::ios::trunc)
-      .write({}, {.command = "", .commit = "c", .device = "cuda:0 (NVIDIA H200)", .seed = 1}, std::nullopt);
+  ResultFile(path, "c").write({}, {.command = "", .commit = "c", .device = "cuda:0 (NVIDIA H200)", .seed = 1},
+                              std::nullopt);
   const nlohmann::json line = lines_of(path).at(0);
   EXPECT_EQ(line.at("gpu"), "cuda:0 (NVIDIA H200)");
   EXPECT_FALSE(line.contains("device"));
@@ -63,12 +63,10 @@ TEST(ResultFile, NamesAGpu) {
 TEST(ResultFile, IsNotWrittenWithoutACommit) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path() / "lines.jsonl";
-  test::expect_error([&] { const ResultFile file(path, "", std::ios::trunc); }, ErrorCode::kInvalidArgument,
-                     {path, "--commit"});
+  test::expect_error([&] { const ResultFile file(path, ""); }, ErrorCode::kInvalidArgument, {path, "--commit"});
   EXPECT_FALSE(std::filesystem::exists(path));
-  ResultFile("", "", std::ios::trunc).write({{"ms", 1.5}}, {}, 1);  // no file is asked for, so none is missed
-  test::expect_error([&] { const ResultFile file(folder.path() / "none" / "lines", "abc", std::ios::trunc); },
-                     ErrorCode::kIo, {"none"});
+  ResultFile("", "").write({{"ms", 1.5}}, {}, 1);  // no file is asked for, so none is missed
+  test::expect_error([&] { const ResultFile file(folder.path() / "none" / "lines", "abc"); }, ErrorCode::kIo, {"none"});
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ class Compare(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "lines.jsonl")
             path.write_text('{"kept": 1}\n', encoding="utf-8")
-            arguments = ["compare", "--bench", "/nonexistent", "--only", "engine", "--commit", "c", "--shapes", "32x512",
+            arguments = ["compare", "--bench", "/bin/false", "--only", "engine", "--commit", "c", "--shapes", "32x512",
                          "--models", "Qwen3-30B-A3B:48", "--json", str(path)]
             errors = io.StringIO()
             with mock.patch.object(sys, "argv", arguments), contextlib.redirect_stderr(errors), \
@@ -52,6 +52,12 @@ class Compare(unittest.TestCase):
                 self.assertEqual(compare_with_transformers.main(), 1)
             self.assertEqual(path.read_text(encoding="utf-8"), '{"kept": 1}\n')
         self.assertIn("Qwen3-30B-A3B 32x512 by the engine", errors.getvalue())
+
+    def test_a_benchmark_that_is_not_built_is_an_error_before_the_peer_runs(self):
+        arguments = ["compare", "--bench", "/nonexistent", "--commit", "c"]
+        with mock.patch.object(sys, "argv", arguments), self.assertRaises(SystemExit) as raised:
+            compare_with_transformers.main()
+        self.assertIn("/nonexistent", str(raised.exception))
 
 
 class CompareOperations(unittest.TestCase):

@@ -20,9 +20,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import torch
-from make_fixtures import randomise
-from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+try:
+    import torch
+    from make_fixtures import randomise
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+except ImportError as error:
+    sys.exit(f"{sys.argv[0]} needs torch and transformers: {error}")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))

@@ -135,10 +135,7 @@ def arguments():
     options = parser.parse_args(argv[:split])
     options.commit = result_line.commit_of(options) if options.json else None
     if options.json:
-        try:
-            options.json.open("a").close()  # before anything is measured
-        except OSError as error:
-            parser.error(f"--json {options.json}: {error.strerror}")
+        result_line.require_writable(parser, "--json", options.json)
     try:
         options.ranks = [int(ranks) for ranks in options.ranks.split(",")]
     except ValueError:

@@ -28,6 +28,14 @@ def commit_of(options):
     return finished.stdout.strip()
 
 
+def require_writable(parser, option, path):
+    """An error of the command line if lines cannot be appended to `path`: before anything is measured."""
+    try:
+        pathlib.Path(path).open("a", encoding="utf-8").close()
+    except OSError as error:
+        parser.error(f"{option} {path}: {error.strerror}")
+
+
 def hash_of(output):
     """Of bytes; None where a run has no outputs."""
     return None if output is None else hashlib.sha256(output).hexdigest()[:16]

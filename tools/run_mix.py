@@ -63,10 +63,7 @@ def arguments():
         parser.error(f"--texts: there is no folder {options.texts}")
     options.commit = result_line.commit_of(options) if options.json else None
     if options.json:
-        try:
-            options.json.open("a").close()  # before anything is measured
-        except OSError as error:
-            parser.error(f"--json {options.json}: {error.strerror}")
+        result_line.require_writable(parser, "--json", options.json)
     options.shape = options.shape or options.model.removeprefix("random:")
     return options
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "zp/base/utf8.h"
 #include "zp/task/row_reader.h"
-#include "zp/task/text_check.h"
 
 namespace {
 

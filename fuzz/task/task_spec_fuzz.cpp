@@ -5,11 +5,11 @@
 #include <string_view>
 
 #include "zp/base/error.h"
+#include "zp/base/utf8.h"
 #include "zp/task/answer.h"
 #include "zp/task/label_set.h"
 #include "zp/task/prompt.h"
 #include "zp/task/task_spec.h"
-#include "zp/task/text_check.h"
 
 namespace {
 

@@ -10,6 +10,7 @@
 
 #include "zp/base/check.h"
 #include "zp/base/error.h"
+#include "zp/base/utf8.h"
 #include "zp/tokenizer/normal_form.h"
 #include "zp/tokenizer/tokenizer.h"
 #include "zp/tokenizer/utf8.h"
@@ -34,7 +35,7 @@ const Subject& subject() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const bool valid = !zp::tokenizer::find_invalid_utf8(text).has_value();
+  const bool valid = !zp::find_invalid_utf8(text).has_value();
   std::vector<int32_t> ids;
   try {
     ids = subject().qwen->encode(text, {.parse_special = false});

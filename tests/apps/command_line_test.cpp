@@ -19,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using test::Finished;
+using test::lines_of;
 using test::read_file;
 using test::TemporaryFolder;
 using ::testing::AnyOf;
@@ -30,13 +31,6 @@ const std::string kRoot = ZP_SOURCE_DIR;
 const std::string kModel = kRoot + "/models/demo-moe";
 
 Finished run(const std::string& arguments) { return test::run_program(arguments); }
-
-std::vector<json> lines_of(const std::string& text) {
-  std::vector<json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
-  return lines;
-}
 
 std::string run_task(const std::string& task, const std::string& input) {
   return "run --model " + kModel + " --task " + task + " --input " + input + " ";

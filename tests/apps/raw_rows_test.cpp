@@ -18,6 +18,7 @@ namespace {
 
 using nlohmann::json;
 using test::Finished;
+using test::lines_of;
 using test::read_file;
 using test::TemporaryFolder;
 using ::testing::HasSubstr;
@@ -28,13 +29,6 @@ const std::string kRandom =
     "run --threads 1 --model random:" + std::string(ZP_SOURCE_DIR) + "/tests/data/models/aligned_bf16 --dtype f32 ";
 
 Finished run(const std::string& arguments) { return test::run_program(arguments); }
-
-std::vector<json> lines_of(const std::string& text) {
-  std::vector<json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
-  return lines;
-}
 
 TEST(RawRows, IdsAndTextsAreAnsweredAlike) {
   const TemporaryFolder folder;

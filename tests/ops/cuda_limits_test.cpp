@@ -1,7 +1,7 @@
 // What the CUDA operations refuse, by arithmetic that needs no GPU.
-#include "zp/ops/cuda_limits.h"
-
 #include <gtest/gtest.h>
+
+#include "zp/ops/cuda/expert_layout.h"
 
 namespace zp::cuda {
 namespace {

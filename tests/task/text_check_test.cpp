@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "zp/base/utf8.h"
+
 namespace zp {
 namespace {
 

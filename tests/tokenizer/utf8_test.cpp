@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "zp/base/utf8.h"
+
 namespace zp::tokenizer {
 namespace {
 

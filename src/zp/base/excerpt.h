@@ -1,7 +1,6 @@
 // How is a piece of text that a user sent shown in a message?
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -13,9 +12,5 @@ namespace zp {
 
 /// The text, printable(), in single quotes for a message, cut after 60 bytes.
 [[nodiscard]] std::string quote_excerpt(std::string_view text);
-
-/// The length in bytes of the valid UTF-8 sequence at the start of non-empty `text`, or 0: overlong forms, surrogates
-/// and values above U+10FFFF are not valid.
-[[nodiscard]] std::size_t valid_sequence_bytes(std::string_view text) noexcept;
 
 }  // namespace zp

@@ -41,12 +41,4 @@ inline constexpr int64_t kEmbeddedTokensMax = static_cast<int64_t>(kSegmentBytes
   return std::min(static_cast<int64_t>(most) * kBlocks * kKvBlockTokens, kEmbeddedTokensMax);
 }
 
-/// The most tokens that moe() may be given: the grouped product finds rows by 32-bit numbers of 8 elements.
-[[nodiscard]] constexpr int64_t moe_tokens_max(int64_t chosen, int64_t hidden, int64_t intermediate) noexcept {
-  constexpr int64_t kElementsMax = (int64_t{1} << 32) * 8;
-  constexpr int64_t kTile = 64;  // what rows between the two products are padded to (cuda/expert_layout.h)
-  const int64_t wide = std::max({hidden, chosen * ((intermediate + kTile - 1) / kTile * kTile), int64_t{1}});
-  return kElementsMax / wide;
-}
-
 }  // namespace zp::cuda

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "zp/base/excerpt.h"
-#include "zp/task/text_check.h"
+#include "zp/base/utf8.h"
 
 namespace zp {
 namespace {

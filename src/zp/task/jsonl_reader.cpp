@@ -10,6 +10,7 @@
 
 #include "zp/base/error.h"
 #include "zp/base/excerpt.h"
+#include "zp/base/utf8.h"
 #include "zp/task/json_text.h"
 #include "zp/task/text_check.h"
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "zp/base/excerpt.h"
+#include "zp/base/utf8.h"
 #include "zp/task/task_spec.h"
 #include "zp/task/text_check.h"
 #include "zp/task/text_source.h"

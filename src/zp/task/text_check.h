@@ -1,16 +1,10 @@
-// Is this text valid UTF-8, and what is it without the whitespace around it?
+// What is this text without the whitespace around it?
 #pragma once
 
-#include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace zp {
-
-/// The byte offset of the first sequence that is not UTF-8 (overlong forms, surrogates and values above U+10FFFF
-/// are not), or empty when all of it is. Thread-safe.
-[[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
 /// The text without the whitespace at its end: space, tab, newline, carriage return, form feed, vertical tab.
 /// ASCII only, so that it equals Python's `rstrip(" \t\n\r\f\v")`.

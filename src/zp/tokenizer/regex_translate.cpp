@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "zp/base/error.h"
+#include "zp/base/utf8.h"
 #include "zp/tokenizer/utf8.h"
 
 namespace zp::tokenizer {

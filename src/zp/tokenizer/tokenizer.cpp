@@ -8,6 +8,7 @@
 
 #include "zp/base/error.h"
 #include "zp/base/excerpt.h"
+#include "zp/base/utf8.h"
 #include "zp/tokenizer/added_tokens.h"
 #include "zp/tokenizer/bpe.h"
 #include "zp/tokenizer/byte_alphabet.h"
@@ -16,7 +17,6 @@
 #include "zp/tokenizer/normalizer.h"
 #include "zp/tokenizer/post_processor.h"
 #include "zp/tokenizer/pre_tokenizer.h"
-#include "zp/tokenizer/utf8.h"
 
 namespace zp {
 
@@ -155,7 +155,7 @@ void Tokenizer::read_config(const std::filesystem::path& path) {
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {
-  if (const std::optional<std::size_t> offset = tokenizer::find_invalid_utf8(utf8)) {
+  if (const std::optional<std::size_t> offset = find_invalid_utf8(utf8)) {
     fail(ErrorCode::kInvalidArgument, "the text is not valid UTF-8 at byte {} of {}", *offset, utf8.size());
   }
   std::vector<int32_t> ids;

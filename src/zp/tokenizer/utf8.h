@@ -1,9 +1,8 @@
-// How is UTF-8 walked, checked and repaired? Everything here works on bytes and knows no tokens.
+// How is UTF-8 walked and repaired (checked: base/utf8.h)? Everything here works on bytes and knows no tokens.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,9 +34,6 @@ struct CodePoint {
 
 /// Appends a code point as UTF-8. Requires a Unicode scalar value.
 void append_utf8(std::string& out, char32_t value);
-
-/// The offset of the first byte that starts no well-formed code point; empty when the text is valid UTF-8.
-[[nodiscard]] std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
 /// Copies `bytes`, with U+FFFD for every maximal ill-formed part, as the Unicode standard recommends and Rust's
 /// from_utf8_lossy does.

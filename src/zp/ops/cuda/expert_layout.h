@@ -2,6 +2,7 @@
 // copy and multiplies it as it is. Used by the packing on the host and by the kernels.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -54,5 +55,12 @@ struct ExpertLayout {
   /// Columns of the inner activations [assignments, columns]: as many as tiles of down read.
   [[nodiscard]] constexpr int64_t inner_columns() const { return down_k_tiles * kTileK; }
 };
+
+/// The most tokens that moe() may be given: the grouped product finds chunks of rows by 32-bit numbers.
+[[nodiscard]] constexpr int64_t moe_tokens_max(int64_t chosen, int64_t hidden, int64_t intermediate) noexcept {
+  constexpr int64_t kChunksMax = int64_t{1} << 32;
+  const int64_t inner = chosen * ExpertLayout(hidden, intermediate).inner_columns();
+  return kChunksMax * kChunkElements / std::max({hidden, inner, int64_t{1}});
+}
 
 }  // namespace zp::cuda

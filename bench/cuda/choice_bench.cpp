@@ -3,67 +3,61 @@
 
 #include <cublasLt.h>
 
-#include <array>
 #include <string>
 #include <utility>
 
-#include "zp/base/error.h"
 #include "zp/device/cuda/handle.h"
+#include "zp/ops/cuda/blas.h"
 #include "zp/ops/cuda/cuda_ops.h"
+#include "zp/ops/cuda/linear.h"
 
 namespace zp::bench {
 namespace {
 
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-
-void check_blas(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) fail(ErrorCode::kDevice, "{} failed: {}", call, cublasLtGetStatusString(status));
-}
+constexpr size_t kWorkspaceBytes = cuda::Linear::kWorkspaceBytes;
 
 // out[tokens, n] = x[tokens, k] * weight[n, k]^T, all bf16, by the first algorithm of cuBLASLt's heuristic for these
-// sizes. It works column by column, so weights come first, transposed.
+// sizes.
 class FreeProduct final {
  public:
   FreeProduct(Bench& bench, int64_t tokens, int64_t n, int64_t k)
-      : workspace_(bench.device().allocate(kWorkspaceBytes)) {
+      : device_(bench.device().index()),
+        workspace_(bench.device().allocate(kWorkspaceBytes)),
+        layouts_(tokens, n, k, false, device_) {
     bench.device().bind();
-    check_blas(cublasLtCreate(handle_.put()), "cublasLtCreate");
-    check_blas(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
+    check(cublasLtCreate(handle_.put()), "cublasLtCreate");
+    check(cublasLtMatmulDescInit(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescInit");
     const cublasOperation_t transposed = CUBLAS_OP_T;
-    check_blas(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
-               "cublasLtMatmulDescSetAttribute");
-    const auto [rows, columns, inner] =
-        std::array{static_cast<uint64_t>(n), static_cast<uint64_t>(tokens), static_cast<uint64_t>(k)};
-    check_blas(cublasLtMatrixLayoutInit(&weight_, CUDA_R_16BF, inner, rows, k), "cublasLtMatrixLayoutInit");
-    check_blas(cublasLtMatrixLayoutInit(&x_, CUDA_R_16BF, inner, columns, k), "cublasLtMatrixLayoutInit");
-    check_blas(cublasLtMatrixLayoutInit(&out_, CUDA_R_16BF, rows, columns, n), "cublasLtMatrixLayoutInit");
+    check(cublasLtMatmulDescSetAttribute(&operation_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+          "cublasLtMatmulDescSetAttribute");
     cublasLtMatmulPreferenceOpaque_t preference{};
-    check_blas(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
-    check_blas(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                    &kWorkspaceBytes, sizeof kWorkspaceBytes),
-               "cublasLtMatmulPreferenceSetAttribute");
+    check(cublasLtMatmulPreferenceInit(&preference), "cublasLtMatmulPreferenceInit");
+    check(cublasLtMatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes,
+                                               sizeof kWorkspaceBytes),
+          "cublasLtMatmulPreferenceSetAttribute");
     int count = 0;
-    check_blas(cublasLtMatmulAlgoGetHeuristic(handle_.get(), &operation_, &weight_, &x_, &out_, &out_, &preference, 1,
-                                              &choice_, &count),
-               "cublasLtMatmulAlgoGetHeuristic");
-    check_blas(count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+    check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), &operation_, &layouts_.weight, &layouts_.x, &layouts_.out,
+                                         &layouts_.out, &preference, 1, &choice_, &count),
+          "cublasLtMatmulAlgoGetHeuristic");
+    check(count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
   }
 
   void run(cudaStream_t stream, const std::byte* x, const std::byte* weight, std::byte* out) {
     const float one = 1;
     const float zero = 0;
-    check_blas(cublasLtMatmul(handle_.get(), &operation_, &one, weight, &weight_, x, &x_, &zero, out, &out_, out, &out_,
-                              &choice_.algo, workspace_.data(), kWorkspaceBytes, stream),
-               "cublasLtMatmul");
+    check(cublasLtMatmul(handle_.get(), &operation_, &one, weight, &layouts_.weight, x, &layouts_.x, &zero, out,
+                         &layouts_.out, out, &layouts_.out, &choice_.algo, workspace_.data(), kWorkspaceBytes, stream),
+          "cublasLtMatmul");
   }
 
  private:
+  void check(cublasStatus_t status, const char* call) const { cuda::check_blas(status, call, device_); }
+
+  int32_t device_;
   Buffer workspace_;
   cuda::Handle<cublasLtHandle_t, &cublasLtDestroy> handle_;
   cublasLtMatmulDescOpaque_t operation_{};
-  cublasLtMatrixLayoutOpaque_t weight_{};
-  cublasLtMatrixLayoutOpaque_t x_{};
-  cublasLtMatrixLayoutOpaque_t out_{};
+  cuda::ProductLayouts layouts_;
   cublasLtMatmulHeuristicResult_t choice_{};
 };
 

@@ -1,13 +1,11 @@
-// cuBLASLt works column by column: a row-major [tokens, n] is its n by tokens, so weights come first, transposed.
+// One algorithm for each shape, whatever the number of tokens.
 #include "zp/ops/cuda/linear.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 
-#include "zp/base/error.h"
+#include "zp/ops/cuda/blas.h"
 
 namespace zp::cuda {
 namespace {
@@ -30,28 +28,6 @@ int32_t place_in_order(const cublasLtMatmulAlgo_t& algorithm, int64_t n) {
     return 0;
   return tile == CUBLASLT_MATMUL_TILE_256x128 ? 0 : 1;
 }
-
-void check_blas(cublasStatus_t status, const char* call, int32_t device) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    fail(ErrorCode::kDevice, "{} failed on cuda:{}: {}", call, device, cublasLtGetStatusString(status));
-}
-
-// The three matrices of a product.
-struct Layouts {
-  cublasLtMatrixLayoutOpaque_t weight{};
-  cublasLtMatrixLayoutOpaque_t x{};
-  cublasLtMatrixLayoutOpaque_t out{};
-
-  Layouts(int64_t tokens, int64_t n, int64_t k, bool out_is_f32, int32_t device) {
-    const auto rows = static_cast<uint64_t>(n);
-    const auto columns = static_cast<uint64_t>(tokens);
-    const auto inner = static_cast<uint64_t>(k);
-    check_blas(cublasLtMatrixLayoutInit(&weight, CUDA_R_16BF, inner, rows, k), "cublasLtMatrixLayoutInit", device);
-    check_blas(cublasLtMatrixLayoutInit(&x, CUDA_R_16BF, inner, columns, k), "cublasLtMatrixLayoutInit", device);
-    check_blas(cublasLtMatrixLayoutInit(&out, out_is_f32 ? CUDA_R_32F : CUDA_R_16BF, rows, columns, n),
-               "cublasLtMatrixLayoutInit", device);
-  }
-};
 
 template <typename T>
 void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value,
@@ -100,7 +76,7 @@ void Linear::run_part(const CudaStream& stream, const Args& args) {
                          stream.get());
     return;
   }
-  const Layouts layouts(args.tokens, args.n, args.k, args.out_is_f32, device_);
+  const ProductLayouts layouts(args.tokens, args.n, args.k, args.out_is_f32, device_);
   const float one = 1;
   const float kept = args.add ? 1 : 0;  // of what out has
   // The opaque structures are what the layout handles point to.
@@ -130,7 +106,7 @@ Linear::Choice Linear::choose(const Shape& shape) const {
                                CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(&preference, attribute, shape.n % 8 == 0 ? kAlignment : uint32_t{2}, device_);
 
-  Layouts layouts(kReferenceTokens, shape.n, shape.k, shape.out_is_f32, device_);
+  ProductLayouts layouts(kReferenceTokens, shape.n, shape.k, shape.out_is_f32, device_);
   std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results{};
   int count = 0;
   const cublasStatus_t status =
@@ -143,7 +119,7 @@ Linear::Choice Linear::choose(const Shape& shape) const {
   for (const auto& result : found) {
     if (result.state != CUBLAS_STATUS_SUCCESS) continue;
     const bool serves_all = std::ranges::all_of(kOtherTokens, [&](int64_t tokens) {
-      Layouts other(tokens, shape.n, shape.k, shape.out_is_f32, device_);
+      ProductLayouts other(tokens, shape.n, shape.k, shape.out_is_f32, device_);
       cublasLtMatmulHeuristicResult_t checked{};
       return cublasLtMatmulAlgoCheck(handle_.get(), operation_.get(), &other.weight, &other.x, &other.out, &other.out,
                                      &result.algo, &checked) == CUBLAS_STATUS_SUCCESS &&
